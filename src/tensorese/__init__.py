@@ -1,0 +1,3 @@
+"""Tensorese: tunes tensor programs with language models of schedules."""
+
+__version__ = "0.1.0"
