@@ -1,0 +1,93 @@
+"""How this package imports TVM: the checked pair, without torch, without foreign intrinsics.
+
+Three traps, measured on 2 cores: TVM 0.27 with ffi 0.1.15 segfaults without a word; `import tvm`
+pulls torch in (2.5 s, 400 MB) when it is installed; the first `TuneContext` parses the tensor
+intrinsics of every backend (20 s) even for `llvm`. All three are settled here, before the import.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import sys
+import types
+from typing import Any
+
+from tensorese.errors import TensoreseError
+
+KNOWN_BAD_FFI = ("0.1.15", "0.1.15.post0", "0.1.15.post1")
+FFI_REMEDY = "pip install 'apache-tvm-ffi>=0.1.14.post0,<0.1.15'"
+
+# Packages of `tvm.s_tir.tensor_intrin`, by the target kind that tensorizes with them.
+_INTRINSICS = {
+    "x86": "llvm",
+    "arm_cpu": "arm",
+    "riscv_cpu": "riscv",
+    "hexagon": "hexagon",
+    "cuda": "cuda",
+    "rocm": "rocm",
+    "metal": "metal",
+}
+_INTRIN_ROOT = "tvm.s_tir.tensor_intrin"
+
+
+class TvmPairError(TensoreseError):
+    """The installed TVM and ffi are known to crash together."""
+
+
+def version_of(package: str) -> str:
+    """The installed version, found without importing; empty when absent."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        # A machine fed by an unpacked archive has the module but no metadata.
+        return ""
+
+
+def check_pair() -> None:
+    """Refuses the pair before it can segfault inside C++ with nothing printed."""
+    ffi = version_of("apache-tvm-ffi")
+    if ffi.startswith("0.1.15") or ffi in KNOWN_BAD_FFI:
+        tvm_version = version_of("apache-tvm")
+        raise TvmPairError(
+            f"apache-tvm-ffi must be older than 0.1.15 for apache-tvm {tvm_version}, "
+            f"but got {ffi} (it segfaults); run: {FFI_REMEDY}"
+        )
+
+
+def import_tvm(kind: str = "llvm") -> Any:
+    """`tvm`, with the intrinsics of `kind` only; later calls widen to another kind.
+
+    torch is hidden during the import alone: a process that wants both imports it afterwards.
+    """
+    check_pair()
+    hide_torch = "tvm" not in sys.modules and "torch" not in sys.modules
+    if hide_torch:
+        sys.modules["torch"] = None  # type: ignore[assignment]
+    try:
+        tvm = importlib.import_module("tvm")
+    finally:
+        if hide_torch:
+            del sys.modules["torch"]
+    _stub_foreign_intrinsics(kind)
+    return tvm
+
+
+def _stub_foreign_intrinsics(kind: str) -> None:
+    for package, owner in _INTRINSICS.items():
+        name = f"{_INTRIN_ROOT}.{package}"
+        loaded = sys.modules.get(name)
+        if owner == kind:
+            if loaded is not None and getattr(loaded, "__tensorese_stub__", False):
+                del sys.modules[name]
+                importlib.import_module(name)
+        elif loaded is None:
+            stub = types.ModuleType(name)
+            stub.__tensorese_stub__ = True  # type: ignore[attr-defined]
+            sys.modules[name] = stub
+
+
+def set_threads(threads: int) -> None:
+    """Fixes TVM's pool size; TVM alone would use half the logical cores. Before the first run."""
+    os.environ["TVM_NUM_THREADS"] = str(threads)
