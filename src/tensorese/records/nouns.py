@@ -8,7 +8,6 @@ imported from two files, is one program.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import statistics
 import time
@@ -18,6 +17,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
+
+from tensorese.language.primitive import canonical_json
 
 
 class Status(StrEnum):
@@ -32,11 +33,6 @@ class Status(StrEnum):
     RUN_TIMEOUT = "run_timeout"
     WRONG_OUTPUT = "wrong_output"
     INFRA_ERROR = "infra_error"  # the machinery's fault, never the program's: never a label
-
-
-def canonical_json(value: Any) -> str:
-    """One spelling per value: sorted keys, no spaces, no NaN."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def content_id(*parts: str) -> str:
@@ -101,7 +97,7 @@ class Program:
     sketch: Sketch
     decisions: tuple[int, ...]
     tail: str = ""
-    """Instructions after `EnterPostproc`, kept aside as JSON: re-derived on replay, not identity."""
+    """Instructions after `EnterPostproc`, as JSON: re-derived on replay, no part of identity."""
 
     @cached_property
     def id(self) -> str:
