@@ -10,13 +10,15 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import os
+import platform
 import sys
 import types
 from typing import Any
 
+from tensorese import __version__
 from tensorese.errors import TensoreseError
 
-KNOWN_BAD_FFI = ("0.1.15", "0.1.15.post0", "0.1.15.post1")
+FIRST_BAD_FFI = (0, 1, 15)
 FFI_REMEDY = "pip install 'apache-tvm-ffi>=0.1.14.post0,<0.1.15'"
 
 # Packages of `tvm.s_tir.tensor_intrin`, by the target kind that tensorizes with them.
@@ -48,7 +50,7 @@ def version_of(package: str) -> str:
 def check_pair() -> None:
     """Refuses the pair before it can segfault inside C++ with nothing printed."""
     ffi = version_of("apache-tvm-ffi")
-    if ffi.startswith("0.1.15") or ffi in KNOWN_BAD_FFI:
+    if tuple(int(part) for part in ffi.split(".")[:3] if part.isdigit()) >= FIRST_BAD_FFI:
         tvm_version = version_of("apache-tvm")
         raise TvmPairError(
             f"apache-tvm-ffi must be older than 0.1.15 for apache-tvm {tvm_version}, "
@@ -79,9 +81,10 @@ def _stub_foreign_intrinsics(kind: str) -> None:
         name = f"{_INTRIN_ROOT}.{package}"
         loaded = sys.modules.get(name)
         if owner == kind:
-            if loaded is not None and getattr(loaded, "__tensorese_stub__", False):
+            if getattr(loaded, "__tensorese_stub__", False):
                 del sys.modules[name]
-                importlib.import_module(name)
+                if _INTRIN_ROOT in sys.modules:  # else TVM imports it itself, when it is needed
+                    importlib.import_module(name)
         elif loaded is None:
             stub = types.ModuleType(name)
             stub.__tensorese_stub__ = True  # type: ignore[attr-defined]
@@ -91,3 +94,19 @@ def _stub_foreign_intrinsics(kind: str) -> None:
 def set_threads(threads: int) -> None:
     """Fixes TVM's pool size; TVM alone would use half the logical cores. Before the first run."""
     os.environ["TVM_NUM_THREADS"] = str(threads)
+
+
+def toolchain_of(kind: str) -> dict[str, str]:
+    """What compiled a program, for its record; imports TVM."""
+    tvm = import_tvm(kind)
+    ffi = importlib.import_module("tvm_ffi")
+    found = {
+        "tensorese": __version__,
+        "tvm": version_of("apache-tvm") or str(tvm.__version__),
+        "tvm_ffi": version_of("apache-tvm-ffi") or str(getattr(ffi, "__version__", "")),
+        "llvm": str(tvm.target.codegen.llvm_version_major()),
+        "python": platform.python_version(),
+    }
+    if kind == "cuda":
+        found["cuda"] = str(tvm.support.libinfo().get("CUDA_VERSION", ""))
+    return found

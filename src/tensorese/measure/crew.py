@@ -1,0 +1,123 @@
+"""The farm's processes seen from the measuring side: the foreman and the workers it forks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from tensorese.errors import MeasureError
+from tensorese.measure.wire import Message, receive_control, send, send_control
+
+_SCRATCH_PREFIX = "tensorese-farm-"
+_START_SECS = 120.0
+
+
+@dataclass(eq=False)
+class Worker:
+    """One forked process. `job` is what it works on; a paused one is stopped with SIGSTOP."""
+
+    pid: int
+    role: str
+    lane: int
+    connection: Connection
+    job: Any = None
+    deadline: float = float("inf")
+    killed_for: str = ""
+    paused_at: float = 0.0
+    base_rss: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    def give(self, job: Any, message: Message, limit: float) -> None:
+        self.job = job
+        self.deadline = time.monotonic() + limit
+        with contextlib.suppress(BrokenPipeError, ConnectionError):
+            send(self.connection, message)  # a dead worker's exit notice settles the job
+
+    def kill(self, reason: str) -> None:
+        self.killed_for = self.killed_for or reason
+        self._signal(signal.SIGKILL)
+
+    def pause(self) -> None:
+        if not self.paused_at:
+            self.paused_at = time.monotonic()
+            self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        if self.paused_at:
+            self.deadline += time.monotonic() - self.paused_at  # its clock stood still too
+            self.paused_at = 0.0
+            self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+
+class Crew:
+    """Starts the foreman, asks it for workers, hands out its notices."""
+
+    def __init__(self, kind: str) -> None:
+        remove_stale_scratch()
+        self.scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH_PREFIX}{os.getpid()}-"))
+        self.toolchain: dict[str, str] = {}
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = [sys.executable, "-m", "tensorese.measure.foreman"]
+        try:
+            self.foreman = subprocess.Popen(
+                [*command, str(theirs.fileno()), kind, str(self.scratch)],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # a terminal's Ctrl-C reaches us, not the workers
+            )
+        finally:
+            theirs.close()
+
+    def wait_ready(self) -> None:
+        self.control.settimeout(_START_SECS)
+        try:
+            message, _ = receive_control(self.control)
+        except (EOFError, TimeoutError, ConnectionError):
+            code = self.foreman.poll()
+            raise MeasureError(
+                "the farm's foreman must come up, but it "
+                + (f"exited with code {code}" if code is not None else f"hung {_START_SECS:.0f} s")
+                + "; run `tensorese doctor`"
+            ) from None
+        self.control.settimeout(None)
+        self.toolchain = dict(message["toolchain"])
+
+    def ask_for(self, message: Message) -> None:
+        send_control(self.control, message)
+
+    def notice(self) -> tuple[Message, list[int]]:
+        """Blocks for the next `spawned` or `exited`; EOFError when the foreman is gone."""
+        return receive_control(self.control)
+
+    def close(self) -> None:
+        """The foreman kills its workers when the control socket closes."""
+        self.control.close()
+        try:
+            self.foreman.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self.foreman.kill()
+            self.foreman.wait()
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def remove_stale_scratch() -> None:
+    """Folders of farms whose process was killed before anybody could clean up."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_SCRATCH_PREFIX}*"):
+        owner = folder.name.removeprefix(_SCRATCH_PREFIX).split("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,125 @@
+"""A runner: loads one built candidate at a time, times it, and verifies it when asked.
+
+It is forked from the foreman, pinned to its lane's cores, and is the only process of that lane
+that runs compiled code. If a candidate kills it, only that candidate is lost.
+"""
+
+from __future__ import annotations
+
+import math
+import resource
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+import tvm
+
+from tensorese.measure.build_worker import short
+from tensorese.measure.referee import Referee
+from tensorese.measure.timing import Timed, TimingConfig, time_adaptively, time_fixed
+from tensorese.measure.wire import Message, receive, send
+
+_FLUSH = {"llvm": "cache_flush_cpu_non_first_arg", "cuda": "l2_cache_flush_cuda"}
+_CACHE_BYTES = 1 << 30  # timing inputs kept between candidates
+
+
+def serve(connection: Connection, settings: Message) -> None:
+    runner = Runner(kind=settings["kind"], scratch=settings["scratch"])
+    while True:
+        job = receive(connection)
+        send(connection, runner.run(job, notify=lambda message: send(connection, message)))
+
+
+class Runner:
+    def __init__(self, *, kind: str, scratch: str) -> None:
+        self.kind = kind
+        self.device = tvm.device(kind if kind != "llvm" else "cpu", 0)
+        self.referee = Referee(scratch=scratch, device=self.device)
+        self.tensors: dict[tuple[int, tuple[int, ...], str], Any] = {}
+
+    def run(self, job: Message, notify: Callable[[Message], None]) -> Message:
+        """`notify` tells the farm when the reference is being computed, which takes its own time."""
+        reply: Message = {"job": job["job"], "status": "ok", "error": "", "secs": []}
+        try:
+            library = tvm.runtime.load_module(job["artifact"])
+            timed = self._time(library, job)
+            reply |= {"secs": list(timed.secs), "number": timed.number, "spread": timed.spread}
+            if timed.censored:
+                reply["status"] = "censored"
+            elif self._wants_check(job, timed):
+                verdict = self._verify(library, job, notify)
+                reply["verification"] = verdict
+                if not verdict["passed"]:
+                    reply |= {"status": "wrong_output", "error": verdict["note"]}
+        except Exception as error:
+            reply |= {"status": "run_error", "error": short(error)}
+        reply["rss"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return reply
+
+    def _time(self, library: Any, job: Message) -> Timed:
+        config = TimingConfig(**job["timing"])
+        args = self._timing_args(job["args"])
+        flush = _FLUSH[self.kind] if config.cache == "flushed" else ""
+        fixed = config.number > 0
+
+        def sample(number: int, repeat: int) -> Sequence[float]:
+            evaluator = library.time_evaluator(
+                "main",
+                self.device,
+                number=number,
+                repeat=repeat,
+                min_repeat_ms=config.min_repeat_ms if fixed else 0,
+                f_preproc=flush,
+            )
+            return [float(secs) for secs in evaluator(*args).results]
+
+        if fixed:
+            return time_fixed(sample, config)
+        best = job.get("best") or math.inf
+        started = time.perf_counter()
+        library["main"](*args)
+        self.device.sync()
+        cold = time.perf_counter() - started
+        if cold > 2 * config.censor_ratio * best:  # hopeless even if half of it was start-up
+            return Timed(secs=(cold,), number=1, censored=True)
+        return time_adaptively(sample, config, best=best)
+
+    def _timing_args(self, specs: list[tuple[list[int], str]]) -> list[Any]:
+        if sum(math.prod(shape) * 4 for _, shape, _ in self.tensors) > _CACHE_BYTES:
+            self.tensors.clear()
+        args = []
+        for index, (shape, dtype) in enumerate(specs):
+            key = (index, tuple(shape), dtype)
+            if key not in self.tensors:
+                self.tensors[key] = tvm.runtime.tensor(_filling(shape, dtype), self.device)
+            args.append(self.tensors[key])
+        return args
+
+    def _wants_check(self, job: Message, timed: Timed) -> bool:
+        policy = job["verify"]
+        if policy == "best":
+            return statistics.median(timed.secs) < (job.get("verify_below") or math.inf)
+        return bool(policy == "all")
+
+    def _verify(
+        self, library: Any, job: Message, notify: Callable[[Message], None]
+    ) -> dict[str, Any]:
+        if not self.referee.has(job["workload_id"], job["seed"]):
+            notify({"job": job["job"], "phase": "reference"})
+            self.referee.prepare(job["workload_id"], job["workload"], job["seed"])
+            notify({"job": job["job"], "phase": "verify"})
+        return self.referee.check(library, job)
+
+
+def _filling(shape: list[int], dtype: str) -> Any:
+    """Timing data: random, because zeros and denormals run at other speeds than real data."""
+    rng = np.random.default_rng(0)
+    if dtype.startswith(("float", "bfloat")):
+        return rng.uniform(-1.0, 1.0, shape).astype(np.float32).astype(dtype)
+    if dtype == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    return rng.integers(0, 4, shape).astype(dtype)
+

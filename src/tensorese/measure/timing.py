@@ -1,0 +1,107 @@
+"""How long to time a program: enough to know it, no longer.
+
+The loop works on any `sample(number, repeat) -> seconds per run` callable, so it is tested
+without a compiler. Precision is spent where it decides something: a candidate near the best of
+its task is timed until its median is known to `precision`; one that has clearly lost is not.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+Sampler = Callable[[int, int], Sequence[float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimingConfig:
+    """Adaptive by default; `number` > 0 switches to TVM's fixed number/repeat/min_repeat_ms."""
+
+    min_samples: int = 5
+    """Fewest samples of a candidate that is near the best."""
+    max_samples: int = 40
+    sample_ms: float = 3.0
+    """Length of one sample: shorter programs are run several times in it."""
+    budget_ms: float = 120.0
+    """Timing stops here whatever the spread; a first run is always completed."""
+    precision: float = 0.005
+    """Wanted relative standard error of the median."""
+    lost_ratio: float = 1.5
+    """A candidate this many times slower than the best known needs three samples, no more."""
+    censor_ratio: float = 10.0
+    """Slower than this many times the best known: one run, status `censored`."""
+    cache: str = "hot"
+    """`hot`, or `flushed` before every run (CPU caches, or the GPU's L2)."""
+    number: int = 0
+    repeat: int = 1
+    min_repeat_ms: int = 0
+
+    def __post_init__(self) -> None:
+        if self.cache not in ("hot", "flushed"):
+            raise ValueError(f"cache must be 'hot' or 'flushed', but got {self.cache!r}")
+        if not 1 <= self.min_samples <= self.max_samples:
+            raise ValueError(
+                "1 <= min_samples <= max_samples must hold, but got "
+                f"min_samples={self.min_samples}, max_samples={self.max_samples}"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    """Samples in seconds per run, and how they came about."""
+
+    secs: tuple[float, ...]
+    number: int
+    """Runs per sample."""
+    censored: bool = False
+    spread: float = math.nan
+    """Relative standard error of the median."""
+
+
+def standard_error(secs: Sequence[float]) -> float:
+    """Relative standard error of the median, from the median absolute deviation (outlier-proof)."""
+    if len(secs) < 3:
+        return math.inf
+    middle = statistics.median(secs)
+    mad = statistics.median(abs(s - middle) for s in secs)
+    # 1.4826 turns a MAD into a standard deviation, 1.2533 a mean's error into a median's.
+    return 1.2533 * 1.4826 * mad / math.sqrt(len(secs)) / middle if middle > 0 else 0.0
+
+
+def time_adaptively(sample: Sampler, config: TimingConfig, best: float = math.inf) -> Timed:
+    """Times one program. `best` is the best latency known for its task, infinite if none."""
+    started = time.perf_counter()
+    first = min(sample(1, 1))  # the sampler warms up by itself: this is a warm run
+    if first > config.censor_ratio * best:
+        return Timed(secs=(first,), number=1, censored=True)
+    number = 1
+    if config.cache == "hot":  # a flushed run cannot be repeated inside one sample
+        number = max(1, math.ceil(config.sample_ms / 1e3 / max(first, 1e-7)))
+    lost = first > config.lost_ratio * best
+    wanted = 3 if lost else config.min_samples
+    secs = [first] if number == 1 else []
+    while True:
+        missing = max(1, wanted - len(secs))
+        left = config.budget_ms / 1e3 - (time.perf_counter() - started)
+        affordable = max(1, int(left / max(first * number, 1e-9)))
+        secs.extend(sample(number, min(missing, affordable)))
+        spent = time.perf_counter() - started
+        if spent >= config.budget_ms / 1e3 or len(secs) >= config.max_samples:
+            break
+        if len(secs) >= wanted:
+            if lost or standard_error(secs) <= config.precision:
+                break
+            wanted = min(config.max_samples, len(secs) * 2)
+    return Timed(secs=tuple(secs), number=number, spread=standard_error(secs))
+
+
+def time_fixed(sample: Sampler, config: TimingConfig) -> Timed:
+    """TVM's own rule, for comparisons at equal settings; `sample` applies min_repeat_ms."""
+    return Timed(secs=tuple(sample(config.number, config.repeat)), number=config.number)

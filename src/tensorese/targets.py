@@ -1,0 +1,193 @@
+"""Targets as users name them: `host`, `cuda`, a JSON object; and what this host really is.
+
+Free of TVM except where LLVM is asked for the CPU's name, so that a wrong flag is answered fast.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tensorese.errors import TargetError, did_you_mean
+from tensorese.records.nouns import Platform, canonical_json
+from tensorese.tvm_env import import_tvm
+
+# TVM reads a bare `cuda` on a machine without a GPU as sm_50: the limits are stated here instead.
+_CUDA_LIMITS = {
+    "max_threads_per_block": 1024,
+    "max_shared_memory_per_block": 49152,
+    "thread_warp_size": 32,
+    "max_num_threads": 1024,
+    "registers_per_block": 65536,
+}
+CUDA_DEVICES = {
+    "k80": "sm_37",
+    "v100": "sm_70",
+    "t4": "sm_75",
+    "rtx2080ti": "sm_75",
+    "a100": "sm_80",
+    "rtx3080": "sm_86",
+    "rtx3090": "sm_86",
+    "rtx4090": "sm_89",
+    "h100": "sm_90",
+    "h200": "sm_90",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostCpu:
+    """What `doctor` prints and a platform name is made of."""
+
+    model: str
+    mcpu: str
+    cores: int
+    """Cores this process may use, which a container may have fewer of than the machine."""
+    vector_bits: int
+    caches: dict[str, int]
+    """Bytes per instance: L1d, L2, L3."""
+
+
+def usable_cores() -> list[int]:
+    return sorted(os.sched_getaffinity(0))
+
+
+def host_cpu() -> HostCpu:
+    flags = _cpuinfo("flags").split()
+    bits = 512 if "avx512f" in flags else 256 if "avx2" in flags else 128
+    return HostCpu(
+        model=_cpuinfo("model name") or os.uname().machine,
+        mcpu=_llvm_cpu(),
+        cores=len(usable_cores()),
+        vector_bits=bits,
+        caches=_caches(),
+    )
+
+
+def _cpuinfo(key: str) -> str:
+    text = Path("/proc/cpuinfo").read_text(errors="replace")
+    match = re.search(rf"^{re.escape(key)}\s*:\s*(.*)$", text, re.MULTILINE)
+    return match.group(1).strip() if match else ""
+
+
+def _caches(root: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for index in sorted(root.glob("index*")):
+        try:
+            level = (index / "level").read_text().strip()
+            kind = (index / "type").read_text().strip()
+            size = (index / "size").read_text().strip()
+        except OSError:
+            continue
+        if kind != "Instruction":
+            scale = {"K": 1024, "M": 1024**2}.get(size[-1:], 1)
+            found[f"L{level}" + ("d" if kind == "Data" else "")] = int(size.rstrip("KM")) * scale
+    return found
+
+
+def _llvm_cpu() -> str:
+    tvm = import_tvm()
+    return str(tvm.target.codegen.llvm_get_system_cpu())
+
+
+def parse_target(text: str, *, cores: int | None = None) -> str:
+    """Canonical JSON of the target a user named; unknown kinds and keys are refused by TVM's list.
+
+    `host` takes its CPU from LLVM and its cores from this process; `cuda` and `cuda:NAME` take
+    limits from a table, so that a CUDA space can be built on a machine without a GPU.
+    """
+    spec = _expand(text, cores)
+    if spec.get("kind") == "llvm":
+        spec.setdefault("num-cores", cores or len(usable_cores()))
+    tvm = import_tvm(str(spec.get("kind", "llvm")))
+    try:
+        tvm.target.Target(spec)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise TargetError(_explain(spec, str(error))) from None
+    _check_llvm_cpu(tvm, spec)
+    return canonical_json(spec)
+
+
+def _expand(text: str, cores: int | None) -> dict[str, Any]:
+    name = text.strip()
+    if name in ("host", "llvm"):
+        return {"kind": "llvm", "mcpu": _llvm_cpu(), "num-cores": cores or len(usable_cores())}
+    if name == "cuda" or name.startswith("cuda:"):
+        return {"kind": "cuda", "arch": _cuda_arch(name), **_CUDA_LIMITS}
+    if not name.startswith("{"):
+        raise TargetError(
+            "a target must be 'host', 'cuda', 'cuda:DEVICE' or a JSON object with a 'kind', "
+            f"but got {name!r}{did_you_mean(name, ['host', 'cuda'])}"
+        )
+    try:
+        spec = json.loads(name)
+    except json.JSONDecodeError as error:
+        raise TargetError(f"a target must be valid JSON, but got {name!r}: {error}") from None
+    if not isinstance(spec, dict) or not isinstance(spec.get("kind"), str):
+        raise TargetError(f'a target object must have a "kind", but got {name!r}; e.g. "llvm"')
+    return spec
+
+
+def _cuda_arch(name: str) -> str:
+    _, _, device = name.partition(":")
+    if device:
+        key = device.lower().replace("-", "").replace("_", "")
+        if key not in CUDA_DEVICES:
+            raise TargetError(
+                f"unknown CUDA device {device!r}{did_you_mean(key, CUDA_DEVICES)}; "
+                f"known: {', '.join(CUDA_DEVICES)}; or give a JSON target with an 'arch'"
+            )
+        return CUDA_DEVICES[key]
+    tvm = import_tvm("cuda")
+    device_handle = tvm.cuda(0)
+    if not device_handle.exist:
+        raise TargetError(
+            "target 'cuda' needs a CUDA device on this machine, but none was found; "
+            "name the device to compile for, e.g. cuda:h200"
+        )
+    return "sm_" + str(device_handle.compute_version).replace(".", "")
+
+
+def _explain(spec: dict[str, Any], message: str) -> str:
+    unknown = re.search(r"Unknown config option '([^']+)'\. Known options: (.*?)\. Target", message)
+    if unknown:
+        known = re.findall(r"'([^']+)'", unknown.group(2))
+        return (
+            f"target kind {spec['kind']!r} has no key {unknown.group(1)!r}"
+            f"{did_you_mean(unknown.group(1), known)}; known: {', '.join(known)}"
+        )
+    if "is not defined" in message:
+        hint = did_you_mean(str(spec["kind"]), ["llvm", "cuda", "rocm", "metal", "vulkan"])
+        return f"this TVM build has no target kind {spec['kind']!r}{hint}"
+    return f"TVM refused the target {canonical_json(spec)}: {message.splitlines()[0][:200]}"
+
+
+def _check_llvm_cpu(tvm: Any, spec: dict[str, Any]) -> None:
+    """LLVM only warns about an unknown CPU and then compiles for a generic one: refuse instead."""
+    mcpu = spec.get("mcpu")
+    if spec["kind"] != "llvm" or not mcpu or "mtriple" in spec:
+        return
+    codegen = tvm.target.codegen
+    known = [str(name) for name in codegen.llvm_get_cpu_archlist(tvm.target.Target(spec))]
+    if known and mcpu not in known:
+        raise TargetError(
+            f"LLVM has no CPU named {mcpu!r}{did_you_mean(mcpu, known)}; "
+            f"this host is {codegen.llvm_get_system_cpu()!r}"
+        )
+
+
+def target_threads(target: str) -> int:
+    """Threads a program for this target runs with: all the target's cores, 1 on a GPU's host."""
+    spec = json.loads(target)
+    return int(spec.get("num-cores", 1)) if spec.get("kind") == "llvm" else 1
+
+
+def platform_of(target: str, name: str = "") -> Platform:
+    """The platform's name says the hardware, e.g. `emeraldrapids-2c`, unless the user names it."""
+    spec = json.loads(target)
+    if not name and spec["kind"] == "llvm":
+        name = f"{spec.get('mcpu', 'cpu')}-{spec.get('num-cores', 1)}c"
+    return Platform(name=name or f"{spec['kind']}-{spec.get('arch', 'device')}", target=target)
