@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tensorese.measure.reference.blocks import Block, int_of, run_block
+from tensorese.measure.reference.blocks import Block, int_of
 from tensorese.measure.reference.expressions import Array, Unsupported, np_dtype
+from tensorese.measure.reference.reductions import run_block
 from tensorese.measure.reference.verdict import seeded_inputs
 from tensorese.records.nouns import TensorSpec
 

@@ -50,7 +50,7 @@ def tolerance(dtype: str, reduction_length: int) -> tuple[float, float]:
 
     Adding K random terms rounds each partial sum by at most eps/2 of its size; partial sums grow
     like sqrt(k) and rounding errors are independent, so the final error is about
-    0.2 * eps * sqrt(K) of the typical result (all-positive sums: the same with 0.17). 4 is twenty
+    0.2 * eps * sqrt(K) of the typical result (all-positive sums: the same with 0.17). 2 is ten
     such deviations: over the largest outputs, any order of summation passes. The constant covers
     intrinsics, which compilers approximate to a few ulp in float32 and compute above half types.
     """
@@ -59,7 +59,7 @@ def tolerance(dtype: str, reduction_length: int) -> tuple[float, float]:
         return 0.0, 0.0
     eps = float(_eps(kind))
     constant = 32.0 if kind.itemsize >= 4 else 4.0
-    return eps * (constant + 4.0 * float(np.sqrt(max(reduction_length, 1)))), 4.0 * eps
+    return eps * (constant + 2.0 * float(np.sqrt(max(reduction_length, 1)))), 4.0 * eps
 
 
 def _eps(dtype: np.dtype[Any]) -> float:
