@@ -18,7 +18,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from tensorese.language.primitive import canonical_json
+from tensorese.language.primitive import canonical_json as canonical_json
 
 
 class Status(StrEnum):

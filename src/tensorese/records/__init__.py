@@ -1,0 +1,1 @@
+"""Measurements that are never lost: nouns, journal, Parquet store, importers and exporters."""

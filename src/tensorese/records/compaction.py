@@ -1,0 +1,115 @@
+"""Journals into Parquet, safe to kill at any moment.
+
+The order makes it so: a part gets its name when it is complete, nouns before the measurements
+that refer to them, and a journal goes only after its rows are in a part. Killed in between, rows
+stand in both places under one id, and the next compaction finds them known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tensorese.records.contents import Contents, drop_repeats, new_rows
+from tensorese.records.journal import PATTERN, FileLock, JournalReader, write_error
+from tensorese.records.nouns import Sketch, Workload
+from tensorese.records.parts import Part, sync_folder, to_table, write_part
+from tensorese.records.rows import Row, sketch_row, workload_row
+
+MAX_PARTS = 8
+
+
+def exclusive(folder: Path) -> FileLock:
+    """Only one process writes or removes parts at a time; others wait."""
+    try:
+        lock = FileLock(folder / "compact.lock", create=True, wait=True)
+        for scratch in folder.glob("*.tmp"):  # left by a process that was killed
+            scratch.unlink(missing_ok=True)
+    except OSError as error:
+        raise write_error(folder, error) from error
+    return lock
+
+
+def add_parts(
+    folder: Path, workloads: Mapping[str, Workload], sketches: Mapping[str, Sketch], table: Any
+) -> None:
+    """Writes what is new; the caller holds the lock of `exclusive`."""
+    stored = Contents(folder)
+    stored.refresh_parts()
+    fresh = {
+        "workloads": [workload_row(w) for i, w in workloads.items() if i not in stored.workloads],
+        "sketches": [sketch_row(s) for i, s in sketches.items() if i not in stored.sketches],
+    }
+    for kind, rows in fresh.items():
+        if rows:
+            write_part(folder, kind, to_table(kind, rows))
+    if table.num_rows:
+        write_part(folder, "measurements", table)
+
+
+def compact(folder: Path) -> int:
+    """Returns how many measurements were moved; journals of live writers stay."""
+    with exclusive(folder):
+        locks = _lock_dead_journals(folder)
+        try:
+            moved = _move_journals(folder, [lock.path for lock in locks])
+        except OSError as error:
+            raise write_error(folder, error) from error
+        finally:
+            for lock in locks:
+                lock.close()
+        for kind in ("workloads", "sketches", "measurements"):
+            _merge_parts(folder, kind)
+    return moved
+
+
+def _lock_dead_journals(folder: Path) -> list[FileLock]:
+    locks = []
+    for path in sorted(folder.glob(PATTERN)):
+        try:
+            locks.append(FileLock(path, create=False))
+        except BlockingIOError:
+            continue
+        except OSError as error:
+            raise write_error(path, error) from error
+    return locks
+
+
+def _move_journals(folder: Path, paths: Sequence[Path]) -> int:
+    read = Contents(folder)
+    readers = {path: JournalReader(path) for path in paths}
+    rows: list[Row] = []
+    for reader in readers.values():
+        for entry in reader.refresh():
+            read.take(entry, rows)
+    table = drop_repeats(to_table("measurements", rows))
+    for path in folder.glob("measurements-*.parquet"):
+        table = new_rows(table, Part(path).read(["id"])["id"])
+    add_parts(folder, read.workloads, read.sketches, table)
+    for path, reader in readers.items():
+        _retire(path, keep=reader.corrupt > 0)
+    sync_folder(folder)
+    return int(table.num_rows)
+
+
+def _retire(journal: Path, *, keep: bool) -> None:
+    """A journal with unreadable lines is set aside, not deleted: someone may still read them."""
+    if keep:
+        quarantine = journal.parent / "quarantine"
+        quarantine.mkdir(exist_ok=True)
+        journal.rename(quarantine / journal.name)
+    else:
+        journal.unlink()
+
+
+def _merge_parts(folder: Path, kind: str) -> None:
+    paths = list(folder.glob(f"{kind}-*.parquet"))
+    if len(paths) <= MAX_PARTS:
+        return
+    tables = [Part(path).read().replace_schema_metadata() for path in paths]
+    write_part(folder, kind, drop_repeats(pa.concat_tables(tables)))
+    for path in paths:
+        path.unlink()

@@ -1,0 +1,140 @@
+"""What a store holds at this moment: every journal line and every Parquet row, each once.
+
+Journals are listed before parts: a compaction names the part before it removes the journal, so
+a measurement seen in neither place does not exist. One seen in both is the same by its id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tensorese.errors import StoreError
+from tensorese.records.journal import PATTERN, JournalReader, Problem
+from tensorese.records.nouns import Sketch, Status, Workload
+from tensorese.records.parts import Part, to_table
+from tensorese.records.rows import Row, row_sketch, row_workload
+
+_ATTEMPTS = 20
+
+
+class Contents:
+    """A view that follows the folder; each `refresh` reads only what is new."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.workloads: dict[str, Workload] = {}
+        self.sketches: dict[str, Sketch] = {}
+        self.parts: dict[Path, Part] = {}
+        self._journals: dict[Path, tuple[JournalReader, list[Row]]] = {}
+        self._nouns_read: set[Path] = set()
+        self._measured: set[tuple[str, str]] = set()
+        self._measured_parts: set[Path] = set()
+        self._past_problems: list[Problem] = []
+
+    @property
+    def problems(self) -> list[Problem]:
+        live = [p for reader, _ in self._journals.values() for p in reader.problems]
+        return self._past_problems + live
+
+    @property
+    def journal_rows(self) -> list[Row]:
+        return [row for _, rows in self._journals.values() for row in rows]
+
+    def refresh(self) -> None:
+        for _ in range(_ATTEMPTS):
+            try:
+                self._refresh_journals()
+                self.refresh_parts()
+                return
+            except FileNotFoundError:
+                continue  # compacted away between listing and opening: list again
+        raise StoreError(f"{self.folder} changes faster than it can be read; try again")
+
+    def _refresh_journals(self) -> None:
+        paths = set(self.folder.glob(PATTERN))
+        for gone in self._journals.keys() - paths:
+            self._past_problems.extend(self._journals.pop(gone)[0].problems)
+        for path in sorted(paths):
+            reader, rows = self._journals.setdefault(path, (JournalReader(path), []))
+            for entry in reader.refresh():
+                self.take(entry, rows)
+
+    def take(self, entry: dict[str, Any], rows: list[Row]) -> None:
+        """Keeps one journal entry: a noun in this view, a measurement in `rows`."""
+        row = entry.get("row", {})
+        match entry.get("kind"):
+            case "workload":
+                self.workloads.setdefault(row["id"], row_workload(row))
+            case "sketch":
+                self.sketches.setdefault(row["id"], row_sketch(row))
+            case "measurement":
+                rows.append(row)
+
+    def refresh_parts(self) -> None:
+        for row in self._unread("workloads"):
+            self.workloads.setdefault(row["id"], row_workload(row))
+        for row in self._unread("sketches"):
+            self.sketches.setdefault(row["id"], row_sketch(row))
+        paths = set(self.folder.glob("measurements-*.parquet"))
+        self.parts = {p: self.parts.get(p) or Part(p) for p in sorted(paths)}
+
+    def _unread(self, kind: str) -> list[Row]:
+        rows: list[Row] = []
+        for path in set(self.folder.glob(f"{kind}-*.parquet")) - self._nouns_read:
+            rows.extend(Part(path).read().to_pylist())
+            self._nouns_read.add(path)
+        return rows
+
+    def platforms(self) -> set[str]:
+        known = {name for part in self.parts.values() for name in part.platforms}
+        return known | {row["platform"] for row in self.journal_rows}
+
+    def table(self, columns: Sequence[str] | None = None) -> Any:
+        """Every measurement once, as an Arrow table with at least the columns asked for."""
+        names = None if columns is None else list(dict.fromkeys(["id", *columns]))
+        tables = [part.read(names) for part in self.parts.values()]
+        rows = self.journal_rows
+        if rows or not tables:
+            fresh = to_table("measurements", rows)
+            tables.append(fresh.select(names) if names else fresh)
+        table = pa.concat_tables([t.replace_schema_metadata() for t in tables])
+        return drop_repeats(table) if len(tables) > 1 or rows else table
+
+    def leaders(self) -> Any:
+        """Rows among which is the best of every (platform, workload, split)."""
+        tables = [part.leaders() for part in self.parts.values()]
+        tables.append(to_table("measurements", self.journal_rows))
+        return pa.concat_tables([t.replace_schema_metadata() for t in tables])
+
+    def measured(self) -> set[tuple[str, str]]:
+        """(program id, platform) of everything tried; a fault of the machinery is no try."""
+        for path in self.parts.keys() - self._measured_parts:
+            self._add_measured(self.parts[path].read(["program_id", "platform", "status"]))
+            self._measured_parts.add(path)
+        for row in self.journal_rows:
+            if row["status"] != Status.INFRA_ERROR:
+                self._measured.add((row["program_id"], row["platform"]))
+        return self._measured
+
+    def _add_measured(self, table: Any) -> None:
+        kept = table.filter(pc.not_equal(table["status"], Status.INFRA_ERROR.value))
+        names = zip(kept["program_id"].to_pylist(), kept["platform"].to_pylist(), strict=True)
+        self._measured.update(names)
+
+
+def drop_repeats(table: Any) -> Any:
+    """The first row of every id."""
+    codes = table["id"].combine_chunks().dictionary_encode().indices.to_numpy()
+    first = np.unique(codes, return_index=True)[1]
+    return table if len(first) == table.num_rows else table.take(pa.array(np.sort(first)))
+
+
+def new_rows(table: Any, known: Any) -> Any:
+    """The rows of the table whose id is not in the column of known ones."""
+    return table.filter(pc.invert(pc.is_in(table["id"], value_set=known.combine_chunks())))
