@@ -206,7 +206,9 @@ class _Director:
         """The foreman was killed; its workers died with it. Everything in flight starts over."""
         self.foremen += 1
         if self.foremen > _MAX_FOREMEN:
-            raise MeasureError(f"the farm's foreman died {_MAX_FOREMEN} times; run tensorese doctor")
+            raise MeasureError(
+                f"the farm's foreman died {_MAX_FOREMEN} times; run tensorese doctor"
+            )
         self.selector.unregister(self.crew.control)
         lost = [w.job for w in self.workers.values() if w.job is not None]
         for worker in list(self.workers.values()):

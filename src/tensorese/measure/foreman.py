@@ -67,6 +67,8 @@ class Foreman:
         finally:
             for pid in self.children:
                 _kill_group(pid)
+            for pid in self.children:
+                os.waitpid(pid, 0)
 
     def _command(self) -> None:
         message, _ = receive_control(self.control)

@@ -84,7 +84,13 @@ class Recorder:
     host: str = field(default_factory=lambda: os.uname().nodename)
 
     def measurement(
-        self, job: Job, status: Status, *, error: str = "", run: Message | None = None, **timing: Any
+        self,
+        job: Job,
+        status: Status,
+        *,
+        error: str = "",
+        run: Message | None = None,
+        **timing: Any,
     ) -> Measurement:
         run = run or {}
         settings = self.config.timing

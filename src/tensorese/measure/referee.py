@@ -18,15 +18,16 @@ from tensorese.measure.build_worker import argument_specs, load_module
 from tensorese.measure.reference import (
     Unsupported,
     compare,
-    evaluate,
+    input_specs,
     output_indices,
     reduction_length,
+    reference_case,
     relayout_inputs,
     seeded_inputs,
     tolerance,
 )
+from tensorese.measure.reference.expressions import np_dtype
 from tensorese.measure.wire import Message
-from tensorese.records.nouns import TensorSpec
 
 Arrays = list[npt.NDArray[Any]]
 
@@ -45,14 +46,15 @@ class Referee:
     def prepare(self, workload_id: str, workload: str, seed: int) -> None:
         """Computes and stores the reference once; other runners of this farm read it."""
         module = tvm.ir.load_json(workload)
-        inputs = workload_inputs(module, seed)
         try:
-            outputs, by = evaluate(module, inputs), "numpy"
+            (inputs, outputs), by = reference_case(module, seed), "numpy"
         except Unsupported:
+            inputs = seeded_inputs(input_specs(module), seed)
             outputs, by = run_unscheduled(module, inputs), "unscheduled"
         path = self._path(workload_id, seed)
         partial = path.with_suffix(f".{os.getpid()}.npz")
         arrays: dict[str, Any] = {f"out{i}": a for i, a in enumerate(outputs)}
+        arrays |= {f"in{i}": a for i, a in enumerate(inputs)}
         np.savez(partial, by=np.array(by), length=np.array(reduction_length(module)), **arrays)
         os.replace(partial, path)
 
@@ -61,10 +63,11 @@ class Referee:
         workload = tvm.ir.load_json(job["workload"])
         outputs = output_indices(workload)
         with np.load(self._path(job["workload_id"], job["seed"]), allow_pickle=False) as stored:
-            wanted = [stored[f"out{i}"] for i in range(len(outputs))]
+            given = [spec for i, spec in enumerate(job["args"]) if i not in outputs]
+            inputs = [_typed(stored[f"in{i}"], dtype) for i, (_, dtype) in enumerate(given)]
+            wanted = [_typed(stored[f"out{i}"], job["args"][k][1]) for i, k in enumerate(outputs)]
             by, length = str(stored["by"]), int(stored["length"])
-        inputs = relayout_inputs(load_module(job), workload_inputs(workload, job["seed"]))
-        args = self._poisoned(inputs, job["args"], outputs)
+        args = self._poisoned(relayout_inputs(load_module(job), inputs), job["args"], outputs)
         library["main"](*args)
         self.device.sync()
         for index, want in zip(outputs, wanted, strict=True):
@@ -97,14 +100,9 @@ class Referee:
         return [tvm.runtime.tensor(np.ascontiguousarray(a), self.device) for a in args]
 
 
-def workload_inputs(module: Any, seed: int) -> Arrays:
-    outputs = output_indices(module)
-    specs = [
-        TensorSpec(shape=tuple(shape), dtype=dtype)
-        for index, (shape, dtype) in enumerate(argument_specs(module))
-        if index not in outputs
-    ]
-    return list(seeded_inputs(specs, seed))
+def _typed(array: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
+    """numpy's files forget types it does not know itself, such as bfloat16."""
+    return array.view(np_dtype(dtype)) if array.dtype.kind == "V" else array
 
 
 def run_unscheduled(module: Any, inputs: Arrays) -> Arrays:

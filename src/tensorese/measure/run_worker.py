@@ -122,4 +122,3 @@ def _filling(shape: list[int], dtype: str) -> Any:
     if dtype == "bool":
         return rng.integers(0, 2, shape).astype(bool)
     return rng.integers(0, 4, shape).astype(dtype)
-

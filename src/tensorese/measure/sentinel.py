@@ -35,9 +35,7 @@ class Sentinel:
 
     @property
     def is_due(self) -> bool:
-        return (
-            self.every > 0 and bool(self.args) and time.monotonic() - self.last_at >= self.every
-        )
+        return self.every > 0 and bool(self.args) and time.monotonic() - self.last_at >= self.every
 
     def build_message(self, scratch: str) -> Message:
         self.asked = True
