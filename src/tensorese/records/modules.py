@@ -60,9 +60,9 @@ def workload_of_module(module: str, key: str, args: Sequence[TensorSpec]) -> Wor
     graph = json.loads(module)
     legacy = is_legacy(graph)
     return Workload(
-        operator="+".join(block_names(graph)) or "module",
+        operator="_".join(block_names(graph)) or "main",
         args=tuple(args),
-        attributes={"structural_hash": key},
+        attributes={"structure": key},
         source="metaschedule-legacy" if legacy else "tvm",
         key=key,
         module="" if legacy else module,

@@ -102,7 +102,9 @@ class _Reader:
             origin=self.origin,
             toolchain=TOOLCHAIN,
             time=0.0,
-            id=content_id("imported", self.platform, program.id, canonical_json(run_secs)),
+            id=content_id(
+                "imported", self.platform, program.id, program.tail, canonical_json(run_secs)
+            ),
         )
 
     def _program(self, index: int, trace: list[Any], args: list[Any]) -> Program:

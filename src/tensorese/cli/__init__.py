@@ -1,0 +1,84 @@
+"""The command line: one file a verb, imported only when that verb is called.
+
+A user's mistake is one line and exit code 2; `--debug` shows where it came from.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from tensorese import __version__
+from tensorese.errors import TensoreseError, did_you_mean
+
+VERBS: dict[str, tuple[str, str]] = {
+    # verb: (module:command, the line `tensorese --help` shows without importing it)
+    "data": ("tensorese.cli.data:data", "Import, inspect, export, merge and verify records."),
+}
+
+
+class LazyGroup(click.Group):
+    """Lists every verb, imports the one that is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        module, _, name = VERBS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, line) for verb, (_, line) in VERBS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            near = did_you_mean(args[0], VERBS)
+            raise click.UsageError(f"no such command {args[0]!r}{near}; see tensorese --help")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tensorese")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def cli(debug: bool) -> None:
+    """Tunes tensor programs with language models of schedules."""
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Runs the command line and leaves the process with its exit code."""
+    arguments = list(sys.argv[1:] if args is None else args)
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """The exit code: 0, what the command returned, 2 for a refusal, 130 for Ctrl-C."""
+    try:
+        code = cli.main(args=arguments, prog_name="tensorese", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except (TensoreseError, click.ClickException) as error:
+        if "--debug" in arguments:
+            raise
+        return _refuse(error)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("tensorese: interrupted", err=True)
+        return 130
+    except BrokenPipeError:
+        # The reader (head, less) has gone: nothing to say, and nowhere to say it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _refuse(error: TensoreseError | click.ClickException) -> int:
+    text = error.format_message() if isinstance(error, click.ClickException) else str(error)
+    click.echo("tensorese: " + " ".join(text.split()), err=True)
+    return 2
