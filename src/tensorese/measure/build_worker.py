@@ -73,7 +73,7 @@ def load_module(job: Message) -> Any:
 
 
 def sentinel_module(kind: str) -> Any:
-    """A matrix product of about a millisecond that uses every core, or one GPU's worth of blocks."""
+    """A matrix product of about a millisecond that uses every core, or many GPU blocks."""
     n = 192
     a, b = tvm.te.placeholder((n, n), name="a"), tvm.te.placeholder((n, n), name="b")
     k = tvm.te.reduce_axis((0, n), name="k")

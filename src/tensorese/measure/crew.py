@@ -32,20 +32,31 @@ class Worker:
     lane: int
     connection: Connection
     job: Any = None
+    limit: float = 0.0
     deadline: float = float("inf")
-    killed_for: str = ""
+    overran: float = 0.0
+    retired: bool = False
     paused_at: float = 0.0
     base_rss: int = 0
     started: float = field(default_factory=time.monotonic)
 
     def give(self, job: Any, message: Message, limit: float) -> None:
         self.job = job
-        self.deadline = time.monotonic() + limit
+        self.allow(limit)
         with contextlib.suppress(BrokenPipeError, ConnectionError):
             send(self.connection, message)  # a dead worker's exit notice settles the job
 
-    def kill(self, reason: str) -> None:
-        self.killed_for = self.killed_for or reason
+    def allow(self, limit: float) -> None:
+        self.limit = limit
+        self.deadline = time.monotonic() + limit
+
+    def cut(self) -> None:
+        """Its candidate took too long."""
+        self.overran = self.limit
+        self.retire()
+
+    def retire(self) -> None:
+        self.retired = True
         self._signal(signal.SIGKILL)
 
     def pause(self) -> None:
@@ -103,6 +114,18 @@ class Crew:
     def notice(self) -> tuple[Message, list[int]]:
         """Blocks for the next `spawned` or `exited`; EOFError when the foreman is gone."""
         return receive_control(self.control)
+
+    def last_words(self, pid: int) -> str:
+        """The end of what a worker printed before it died, on one line."""
+        log = self.scratch / f"{pid}.log"
+        try:
+            text = log.read_text(errors="replace")
+            log.unlink()
+        except OSError:
+            return ""
+        lines = [line.strip() for line in text.splitlines()]
+        lines = [line for line in lines if line and not line.startswith(("File ", "!!!"))]
+        return " | ".join(lines[-3:])[-300:]
 
     def close(self) -> None:
         """The foreman kills its workers when the control socket closes."""

@@ -81,9 +81,7 @@ class Farm(Measurer):
         ticket = Ticket(len(candidates))
         bests: dict[str, float] = {}
         for index, candidate in enumerate(candidates):
-            number = next(self._ids)
-            artifact = str(self._director.crew.scratch / f"{number}.so")
-            self._inbox.append(Job(number, index, candidate, ticket, bests, artifact))
+            self._inbox.append(Job(next(self._ids), index, candidate, ticket, bests))
         if self._failure is not None:
             ticket.put(self._failure)
         self._wake()
@@ -222,7 +220,6 @@ class _Director:
         self.crew = Crew(self.farm.kind)
         for job in lost:
             if isinstance(job, Job):
-                job.artifact = str(self.crew.scratch / f"{job.id}.so")
                 job.build = {}
                 self._infra_fault(job, "the foreman was killed")
         self._start_crew()
@@ -231,16 +228,18 @@ class _Director:
         worker = self.workers[pid]
         self._drain(worker)  # a reply sent just before the end still counts
         self._forget(worker)
+        words = self.crew.last_words(pid)
         if worker.job is None:
-            self.idle_deaths += worker.killed_for != "recycled"
+            self.idle_deaths += not worker.retired
         if self.idle_deaths > _MAX_IDLE_DEATHS:
             raise MeasureError(
                 f"{worker.role} workers must stay alive when idle, but {self.idle_deaths} died "
-                f"(last exit code {code}); run tensorese doctor"
+                f"(exit code {code}: {words or 'silent'}); run tensorese doctor"
             )
         self._ask(worker.role, worker.lane)
         if isinstance(worker.job, Job):
-            status, text = death_of(worker.role, code, worker.killed_for)
+            status, text = death_of(worker.role, code, worker.overran)
+            text += f": {words}" if words else ""
             if status is Status.INFRA_ERROR:
                 self._infra_fault(worker.job, text)
             else:
@@ -271,7 +270,7 @@ class _Director:
     def _handle(self, worker: Worker, message: Message) -> None:
         if "phase" in message:
             limits = {"reference": self.config.reference_timeout, "verify": self.config.run_timeout}
-            worker.deadline = time.monotonic() + limits[message["phase"]]
+            worker.allow(limits[message["phase"]])
             return
         job, worker.job = worker.job, None
         worker.deadline = math.inf
@@ -287,13 +286,13 @@ class _Director:
     def _recycle_if_grown(self, worker: Worker, message: Message) -> None:
         worker.base_rss = worker.base_rss or message["rss"]
         if message["rss"] - worker.base_rss > self.config.recycle_mib * 2**20:
-            worker.kill("recycled")
+            worker.retire()
 
     def _enforce_limits(self) -> None:
         now = time.monotonic()
         for worker in self.workers.values():
             if worker.job is not None and not worker.paused_at and now >= worker.deadline:
-                worker.kill(f"{worker.role}_timeout")
+                worker.cut()
 
     # -- scheduling -----------------------------------------------------------------------
 
@@ -327,9 +326,7 @@ class _Director:
                 worker.resume()
 
     def _idle(self, role: str) -> list[Worker]:
-        return [
-            w for w in self.workers.values() if w.role == role and not w.job and not w.killed_for
-        ]
+        return [w for w in self.workers.values() if w.role == role and not w.job and not w.retired]
 
     def _dispatch_builds(self) -> None:
         for worker in self._idle("build"):
@@ -338,6 +335,7 @@ class _Director:
                 worker.give(self.sentinel, message, self.config.build_timeout)
             elif self.to_build:
                 job = self.to_build.popleft()
+                job.artifact = str(self.crew.scratch / f"{job.id}.so")
                 message = job.build_message(self.farm.target)
                 worker.give(job, message, self.config.build_timeout)
 

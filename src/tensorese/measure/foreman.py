@@ -97,6 +97,7 @@ class Foreman:
                 other.close()
             for pidfd in self.children.values():
                 os.close(pidfd)
+            _log_to(f"{message['scratch']}/{os.getpid()}.log")
             _confine(message)
             _worker_main(message["role"])(Connection(mine.detach()), message)
             code = 0
@@ -115,6 +116,14 @@ class Foreman:
         del self.children[pid]
         _kill_group(pid)  # a linker or compiler the worker had started
         send_control(self.control, {"exited": pid, "code": os.waitstatus_to_exitcode(status)})
+
+
+def _log_to(path: str) -> None:
+    """A dying worker's last words belong to its candidate's record, not to the user's screen."""
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
 
 
 def _confine(message: Message) -> None:

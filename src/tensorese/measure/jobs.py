@@ -26,7 +26,7 @@ class Job:
     candidate: Candidate
     ticket: Ticket
     bests: dict[str, float]
-    artifact: str
+    artifact: str = ""
     attempts: int = 0
     built_at: float = 0.0
     build: Message = field(default_factory=dict)
@@ -119,15 +119,16 @@ class Recorder:
         )
 
 
-def death_of(role: str, code: int, killed_for: str) -> tuple[Status, str]:
-    """What a worker's end says about its candidate; SIGKILL from outside says nothing about it."""
-    failed = Status.BUILD_ERROR if role == "build" else Status.RUN_ERROR
-    if killed_for:
-        status = {
-            "build_timeout": Status.BUILD_TIMEOUT,
-            "run_timeout": Status.RUN_TIMEOUT,
-        }.get(killed_for, Status.INFRA_ERROR)
-        return status, f"cut after its {killed_for.replace('_', ' ')} limit"
+def death_of(role: str, code: int, overran: float) -> tuple[Status, str]:
+    """What a worker's end says about its candidate; SIGKILL from outside says nothing about it.
+
+    `overran` is the limit in seconds for which the farm itself killed the worker, else 0.
+    """
+    building = role == "build"
+    failed = Status.BUILD_ERROR if building else Status.RUN_ERROR
+    if overran:
+        status = Status.BUILD_TIMEOUT if building else Status.RUN_TIMEOUT
+        return status, f"the {role} took longer than its limit of {overran:g} s"
     if code == -signal.SIGKILL:
         return Status.INFRA_ERROR, f"the {role} worker was killed from outside (SIGKILL)"
     if code < 0:

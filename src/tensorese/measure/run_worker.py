@@ -41,7 +41,7 @@ class Runner:
         self.tensors: dict[tuple[int, tuple[int, ...], str], Any] = {}
 
     def run(self, job: Message, notify: Callable[[Message], None]) -> Message:
-        """`notify` tells the farm when the reference is being computed, which takes its own time."""
+        """`notify` tells the farm that a reference is being computed, which has its own limit."""
         reply: Message = {"job": job["job"], "status": "ok", "error": "", "secs": []}
         try:
             library = tvm.runtime.load_module(job["artifact"])
@@ -83,7 +83,7 @@ class Runner:
         library["main"](*args)
         self.device.sync()
         cold = time.perf_counter() - started
-        if cold > 2 * config.censor_ratio * best:  # hopeless even if half of it was start-up
+        if config.is_hopeless(cold / 2, best):  # even if half of it was start-up
             return Timed(secs=(cold,), number=1, censored=True)
         return time_adaptively(sample, config, best=best)
 

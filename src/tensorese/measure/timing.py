@@ -26,14 +26,16 @@ class TimingConfig:
     max_samples: int = 40
     sample_ms: float = 3.0
     """Length of one sample: shorter programs are run several times in it."""
-    budget_ms: float = 120.0
+    budget_ms: float = 100.0
     """Timing stops here whatever the spread; a first run is always completed."""
-    precision: float = 0.005
+    precision: float = 0.01
     """Wanted relative standard error of the median."""
     lost_ratio: float = 1.5
     """A candidate this many times slower than the best known needs three samples, no more."""
     censor_ratio: float = 10.0
     """Slower than this many times the best known: one run, status `censored`."""
+    censor_ms: float = 20.0
+    """A shorter run is never censored: timing it properly costs less than its label is worth."""
     cache: str = "hot"
     """`hot`, or `flushed` before every run (CPU caches, or the GPU's L2)."""
     number: int = 0
@@ -48,6 +50,9 @@ class TimingConfig:
                 "1 <= min_samples <= max_samples must hold, but got "
                 f"min_samples={self.min_samples}, max_samples={self.max_samples}"
             )
+
+    def is_hopeless(self, secs: float, best: float) -> bool:
+        return secs > self.censor_ratio * best and secs > self.censor_ms / 1e3
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -66,20 +71,20 @@ class Timed:
 
 
 def standard_error(secs: Sequence[float]) -> float:
-    """Relative standard error of the median, from the median absolute deviation (outlier-proof)."""
+    """Relative standard error of the median, from the quartiles: one outlier does not count."""
     if len(secs) < 3:
         return math.inf
-    middle = statistics.median(secs)
-    mad = statistics.median(abs(s - middle) for s in secs)
-    # 1.4826 turns a MAD into a standard deviation, 1.2533 a mean's error into a median's.
-    return 1.2533 * 1.4826 * mad / math.sqrt(len(secs)) / middle if middle > 0 else 0.0
+    low, middle, high = statistics.quantiles(secs, n=4, method="inclusive")
+    # 1.349 turns an interquartile range into a standard deviation, 1.2533 a mean's error into
+    # a median's.
+    return 1.2533 * (high - low) / 1.349 / math.sqrt(len(secs)) / middle if middle > 0 else 0.0
 
 
 def time_adaptively(sample: Sampler, config: TimingConfig, best: float = math.inf) -> Timed:
     """Times one program. `best` is the best latency known for its task, infinite if none."""
     started = time.perf_counter()
     first = min(sample(1, 1))  # the sampler warms up by itself: this is a warm run
-    if first > config.censor_ratio * best:
+    if config.is_hopeless(first, best):
         return Timed(secs=(first,), number=1, censored=True)
     number = 1
     if config.cache == "hot":  # a flushed run cannot be repeated inside one sample
