@@ -110,6 +110,6 @@ def _merge_parts(folder: Path, kind: str) -> None:
     if len(paths) <= MAX_PARTS:
         return
     tables = [Part(path).read().replace_schema_metadata() for path in paths]
-    write_part(folder, kind, drop_repeats(pa.concat_tables(tables)))
-    for path in paths:
+    merged = write_part(folder, kind, drop_repeats(pa.concat_tables(tables)))
+    for path in set(paths) - {merged}:
         path.unlink()

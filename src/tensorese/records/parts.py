@@ -6,6 +6,7 @@ that the best programs of a store are read without reading the store.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import uuid
@@ -69,8 +70,7 @@ def write_part(folder: Path, kind: str, table: Any) -> Path:
     facts = {"kind": kind, "schema": SCHEMA_VERSION, "platforms": _platforms(table)}
     facts["leaders"] = groups[0].num_rows if len(groups) > 1 else 0
     schema = SCHEMAS[kind].with_metadata({"tensorese": json.dumps(facts)})
-    path = folder / f"{kind}-{uuid.uuid4().hex}.parquet"
-    scratch = path.with_suffix(".tmp")
+    scratch = folder / f"{kind}-{uuid.uuid4().hex}.tmp"
     try:
         with pq.ParquetWriter(
             scratch,
@@ -84,12 +84,19 @@ def write_part(folder: Path, kind: str, table: Any) -> Path:
                 writer.write_table(group.replace_schema_metadata(schema.metadata))
         with scratch.open("rb") as file:
             os.fsync(file.fileno())
+        path = folder / f"{kind}-{file_digest(scratch)}.parquet"
         scratch.rename(path)
         sync_folder(folder)
     except OSError as error:
         scratch.unlink(missing_ok=True)
         raise write_error(folder, error) from error
     return path
+
+
+def file_digest(path: Path) -> str:
+    """What a part is named after, so that a changed byte anywhere in it shows."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:32]
 
 
 def sync_folder(folder: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from tensorese.errors import StoreError
 from tensorese.records.journal import PATTERN, JournalReader, Problem
 from tensorese.records.nouns import Sketch, Status, program_id
-from tensorese.records.parts import Part
+from tensorese.records.parts import Part, file_digest
 from tensorese.records.rows import Row, row_sketch, row_workload
 from tensorese.records.store import Store
 
@@ -63,6 +63,9 @@ class _Checker:
     def _parts(self, kind: str) -> Iterator[tuple[Path, Any]]:
         for path in sorted(self.store.path.glob(f"{kind}-*.parquet")):
             self.checked["parts"] += 1
+            if path.stem != f"{kind}-{file_digest(path)}":
+                yield path, Problem(file=path.name, what="changed since it was written")
+                continue
             try:
                 yield path, Part(path).read()
             except StoreError as error:

@@ -6,6 +6,7 @@ nor why it failed: a failure is 1e10 s there, and a status without a time here.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,7 @@ class _Reader:
         self.origin = origin
         self.workloads: dict[int, Workload] = {}
         self.sketches: dict[tuple[str, Slots], Sketch] = {}
+        self.repeats: Counter[tuple[str, str]] = Counter()
 
     def read(self, line: list[Any]) -> Measurement | None:
         """None for a record that was never measured: there is nothing to keep."""
@@ -102,10 +104,14 @@ class _Reader:
             origin=self.origin,
             toolchain=TOOLCHAIN,
             time=0.0,
-            id=content_id(
-                "imported", self.platform, program.id, program.tail, canonical_json(run_secs)
-            ),
+            id=self._id(program, canonical_json(run_secs)),
         )
+
+    def _id(self, program: Program, run_secs: str) -> str:
+        """The same line twice is two measurements; the same database twice is not."""
+        name = (program.id, run_secs)
+        self.repeats[name] += 1
+        return content_id("imported", self.platform, *name, str(self.repeats[name]))
 
     def _program(self, index: int, trace: list[Any], args: list[Any]) -> Program:
         workload = self.workloads.get(index)

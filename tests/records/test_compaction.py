@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import MeasurementMaker
+from tensorese.errors import StoreError
+from tensorese.records import compaction, parts
+from tensorese.records.store import Store
+
+pytestmark = pytest.mark.null
+
+
+class Killed(BaseException):
+    """Stands for kill -9: nothing in the code under test catches it."""
+
+
+def filled(folder: Path, make: MeasurementMaker, count: int = 3) -> set[str]:
+    with Store.open(folder, create=True) as store:
+        store.append_many(make(decisions=(n, 1, 1)) for n in range(count))
+        return {m.id for m in store.measurements()}
+
+
+def ids(folder: Path) -> list[str]:
+    return sorted(m.id for m in Store.open(folder).measurements())
+
+
+@pytest.mark.parametrize("step", range(1, 8))
+def test_killed_at_any_step_nothing_is_lost_or_doubled(
+    tmp_path: Path, make_measurement: MeasurementMaker, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """Dies before the n-th change to the folder, then looks, then compacts again."""
+    expected = sorted(filled(tmp_path, make_measurement))
+    left = step
+
+    def dying(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise Killed
+            return real(*args, **kwargs)
+
+        return call
+
+    monkeypatch.setattr(Path, "rename", dying(Path.rename))
+    monkeypatch.setattr(Path, "unlink", dying(Path.unlink))
+    monkeypatch.setattr(parts.pq, "ParquetWriter", dying(parts.pq.ParquetWriter))
+    with pytest.raises(Killed):
+        Store.open(tmp_path).compact()
+    monkeypatch.undo()
+    assert ids(tmp_path) == expected
+    Store.open(tmp_path).compact()
+    assert ids(tmp_path) == expected
+    assert list(tmp_path.glob("journal-*")) == list(tmp_path.glob("*.tmp")) == []
+    stored = [parts.Part(path).num_rows for path in tmp_path.glob("measurements-*")]
+    assert sum(stored) == len(expected)
+
+
+def test_live_journals_stay(tmp_path: Path, make_measurement: MeasurementMaker) -> None:
+    live = Store.open(tmp_path, create=True)
+    first, second = make_measurement(), make_measurement(size=8)
+    live.append(first)
+    assert Store.open(tmp_path).compact() == 0
+    live.append(second)
+    assert ids(tmp_path) == sorted([first.id, second.id])
+    assert live.compact() == 2
+
+
+def test_many_parts_become_one_and_nouns_are_stored_once(
+    tmp_path: Path, make_measurement: MeasurementMaker
+) -> None:
+    store = Store.open(tmp_path, create=True)
+    for n in range(compaction.MAX_PARTS + 1):
+        store.append(make_measurement(decisions=(n, 1, 1)))
+        store.compact()
+    assert len(list(tmp_path.glob("measurements-*"))) == 1
+    assert len(list(tmp_path.glob("sketches-*"))) == 1
+    assert len(ids(tmp_path)) == compaction.MAX_PARTS + 1
+
+
+def test_a_journal_with_corrupt_lines_is_set_aside(
+    tmp_path: Path, make_measurement: MeasurementMaker
+) -> None:
+    kept = filled(tmp_path, make_measurement)
+    (journal,) = tmp_path.glob("journal-*")
+    with journal.open("ab") as file:
+        file.write(b"00000000 {}\n")
+    store = Store.open(tmp_path)
+    store.compact()
+    assert set(ids(tmp_path)) == kept
+    assert (tmp_path / "quarantine" / journal.name).exists()
+    assert "corrupt line" in str(store.problems[0])
+
+
+def test_a_full_disk_during_compaction_loses_nothing(
+    tmp_path: Path, make_measurement: MeasurementMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = filled(tmp_path, make_measurement)
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(parts.pq, "ParquetWriter", full)
+    with pytest.raises(StoreError, match="free disk space"):
+        Store.open(tmp_path).compact()
+    monkeypatch.undo()
+    assert set(ids(tmp_path)) == expected
+
+
+def test_a_damaged_part_is_named(tmp_path: Path, make_measurement: MeasurementMaker) -> None:
+    filled(tmp_path, make_measurement)
+    Store.open(tmp_path).compact()
+    (part,) = tmp_path.glob("measurements-*")
+    part.write_bytes(part.read_bytes()[:100])
+    with pytest.raises(StoreError, match=f"{part.name} must be a part of a store"):
+        ids(tmp_path)
