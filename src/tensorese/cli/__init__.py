@@ -17,6 +17,9 @@ from tensorese.errors import TensoreseError, did_you_mean
 
 VERBS: dict[str, tuple[str, str]] = {
     # verb: (module:command, the line `tensorese --help` shows without importing it)
+    "doctor": ("tensorese.cli.doctor:doctor", "Check this machine and run one real program."),
+    "demo": ("tensorese.cli.demo:demo", "Measure candidates of a conv2d; best against naive."),
+    "measure": ("tensorese.cli.measure:measure", "Measure a store's programs on this machine."),
     "data": ("tensorese.cli.data:data", "Import, inspect, export, merge and verify records."),
 }
 

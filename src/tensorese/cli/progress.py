@@ -5,14 +5,18 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from tensorese.measure.session import Tally
 
 T = TypeVar("T")
 
 _BAR_EVERY = 256
 _LINE_SECONDS = 10.0
+_FINE = ("ok", "censored")
 
 
 def counted(items: Iterable[T], label: str) -> Iterator[T]:
@@ -50,3 +54,53 @@ def _lines(items: Iterable[T], label: str) -> Iterator[T]:
         if time.monotonic() - said > _LINE_SECONDS:
             said = time.monotonic()
             click.echo(f"{label}: {count:,} records so far", err=True)
+
+
+class Trials:
+    """Progress of a measuring session: done, rate, failures, time left."""
+
+    def __init__(self, total: int, label: str) -> None:
+        self.total = total
+        self.label = label
+        self.started = self.said = time.monotonic()
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import (
+                BarColumn,
+                MofNCompleteColumn,
+                Progress,
+                TextColumn,
+                TimeRemainingColumn,
+            )
+
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+            )
+            self._bar = Progress(*columns, console=Console(stderr=True))
+            self._bar.start()
+            self._task = self._bar.add_task(self.label, total=self.total)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def update(self, tally: Tally) -> None:
+        done = len(tally.measured) + tally.known
+        failed = sum(n for status, n in tally.by_status.items() if status not in _FINE)
+        text = f"{self.label} ({failed} failed)" if failed else self.label
+        now = time.monotonic()
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, description=text)
+        elif now - self.said > _LINE_SECONDS:
+            self.said = now
+            rate = len(tally.measured) / (now - self.started)
+            left = max(0, self.total - done) / rate if rate else 0.0
+            click.echo(f"{text}: {done} of {self.total}, {rate:.1f}/s, {left:.0f} s left", err=True)

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from tensorese.errors import MeasureError
 from tensorese.measure.base import Candidate, Measurer, Ticket
-from tensorese.measure.config import FarmConfig, plan_cores
+from tensorese.measure.config import CorePlan, FarmConfig, plan_cores
 from tensorese.measure.crew import Crew, Worker
 from tensorese.measure.jobs import Job, Recorder, death_of
 from tensorese.measure.sentinel import Sentinel
@@ -57,7 +57,7 @@ class Farm(Measurer):
         self.platform = platform or platform_of(target)
         self.store = store
         self.kind = str(json.loads(target)["kind"])
-        self.plan = plan_cores(target, self.config, usable_cores())
+        self.plan = self._plan_cores()
         self.best: dict[str, float] = {}
         """Best latency known per workload; hopeless candidates are cut short against it."""
         self._inbox: deque[Job] = deque()
@@ -66,9 +66,15 @@ class Farm(Measurer):
         self._failure: BaseException | None = None
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
-        self._director = _Director(self)
+        self._director = self._make_director()
         self._thread = threading.Thread(target=self._direct, name="tensorese-farm", daemon=True)
         self._thread.start()
+
+    def _plan_cores(self) -> CorePlan:
+        return plan_cores(self.target, self.config, usable_cores())
+
+    def _make_director(self) -> Director:
+        return Director(self)
 
     @property
     def drift(self) -> float:
@@ -102,6 +108,7 @@ class Farm(Measurer):
     def _direct(self) -> None:
         try:
             self._director.run()
+            self._director.fail_all(MeasureError("closed before everything was measured"))
         except BaseException as error:
             self._failure = error
             self._director.fail_all(error)
@@ -109,8 +116,10 @@ class Farm(Measurer):
             self._director.crew.close()
 
 
-class _Director:
+class Director:
     """The directing thread's state; no other thread touches it while it runs."""
+
+    run_role = "run"
 
     def __init__(self, farm: Farm) -> None:
         self.farm = farm
@@ -150,27 +159,29 @@ class _Director:
         self.selector.register(self.crew.control, selectors.EVENT_READ, self._on_notice)
         for _ in range(self.config.build_workers or len(self.plan.builders)):
             self._ask("build", 0)
+        self._start_runners()
+
+    def _start_runners(self) -> None:
         for lane in range(len(self.plan.lanes)):
             self._ask("run", lane)
 
     def _ask(self, role: str, lane: int) -> None:
         tag = next(self.tags)
         self.asked[tag] = (role, lane)
+        self.crew.ask_for({"tag": tag, "role": role, **self._settings(role, lane)})
+
+    def _settings(self, role: str, lane: int) -> Message:
         memory = int(self.config.memory_gib * 2**30)
         running = role == "run"
-        self.crew.ask_for(
-            {
-                "tag": tag,
-                "role": role,
-                "kind": self.farm.kind,
-                "scratch": str(self.crew.scratch),
-                "cores": self.plan.lanes[lane] if running else self.plan.builders,
-                "threads": self.plan.threads if running else 1,
-                "bind_threads": self.plan.bind_threads,
-                # CUDA reserves the whole GPU's address space: a limit would break the driver.
-                "memory_bytes": 0 if running and self.farm.kind != "llvm" else memory,
-            }
-        )
+        return {
+            "kind": self.farm.kind,
+            "scratch": str(self.crew.scratch),
+            "cores": self.plan.lanes[lane] if running else self.plan.builders,
+            "threads": self.plan.threads if running else 1,
+            "bind_threads": self.plan.bind_threads,
+            # CUDA reserves the whole GPU's address space: a limit would break the driver.
+            "memory_bytes": 0 if running and self.farm.kind != "llvm" else memory,
+        }
 
     def _until_next_deadline(self) -> float | None:
         now = time.monotonic()
@@ -238,7 +249,7 @@ class _Director:
             )
         self._ask(worker.role, worker.lane)
         if isinstance(worker.job, Job):
-            status, text = death_of(worker.role, code, worker.overran)
+            status, text = self._judge_death(worker, code)
             text += f": {words}" if words else ""
             if status is Status.INFRA_ERROR:
                 self._infra_fault(worker.job, text)
@@ -246,6 +257,9 @@ class _Director:
                 self._finish(worker.job, status, error=text)
         elif worker.job is not None:
             self.sentinel.failed()
+
+    def _judge_death(self, worker: Worker, code: int) -> tuple[Status, str]:
+        return death_of(worker.role, code, worker.overran)
 
     def _drain(self, worker: Worker) -> None:
         with contextlib.suppress(EOFError, OSError):
@@ -340,17 +354,23 @@ class _Director:
                 worker.give(job, message, self.config.build_timeout)
 
     def _dispatch_runs(self) -> None:
-        for worker in self._idle("run"):
+        for worker in self._idle(self.run_role):
             if not self.built:
                 return
             if worker.lane == 0 and self.sentinel.is_due:
                 worker.give(self.sentinel, self.sentinel.run_message(), self.config.run_timeout)
                 continue
-            job = self.built.popleft()
+            job = self._next_built()
             others = sum(w.job is not None for w in self.workers.values() if w is not worker)
             job.co_runners = 0 if self.plan.exclusive else others
             best = self.farm.best.get(job.workload_id, math.inf)
-            worker.give(job, job.run_message(self.config, best), self.config.run_timeout)
+            worker.give(job, self._run_message(job, best), self.config.run_timeout)
+
+    def _next_built(self) -> Job:
+        return self.built.popleft()
+
+    def _run_message(self, job: Job, best: float) -> Message:
+        return job.run_message(self.config, best)
 
     # -- results --------------------------------------------------------------------------
 
@@ -367,6 +387,9 @@ class _Director:
 
     def _on_run(self, job: Job, reply: Message) -> None:
         status = Status(reply["status"])
+        if status is Status.INFRA_ERROR:
+            self._infra_fault(job, reply["error"])
+            return
         if status is Status.OK:
             latency = statistics.median(reply["secs"])
             job.bests[job.workload_id] = min(latency, job.bests.get(job.workload_id, math.inf))
@@ -386,7 +409,19 @@ class _Director:
     def _finish(
         self, job: Job, status: Status, *, error: str = "", run: Message | None = None
     ) -> None:
-        measurement = self.recorder.measurement(
+        measurement = self._record(job, status, error, run)
+        with contextlib.suppress(OSError):
+            os.unlink(job.artifact)
+        if self.farm.store is not None:
+            try:
+                self.farm.store.append(measurement)
+            except BaseException as error:
+                job.ticket.put(error)  # no longer in any queue that `fail_all` looks into
+                raise
+        job.ticket.put((job.index, measurement))
+
+    def _record(self, job: Job, status: Status, error: str, run: Message | None) -> Measurement:
+        return self.recorder.measurement(
             job,
             status,
             error=error,
@@ -394,11 +429,6 @@ class _Director:
             drift=round(self.sentinel.drift, 4),
             cores=list(self.plan.lanes[0]),
         )
-        with contextlib.suppress(OSError):
-            os.unlink(job.artifact)
-        if self.farm.store is not None:
-            self.farm.store.append(measurement)
-        job.ticket.put((job.index, measurement))
 
     def fail_all(self, error: BaseException) -> None:
         jobs = [*self.to_build, *self.built, *self.farm._inbox]

@@ -42,6 +42,10 @@ def _worker_main(role: str) -> Callable[[Connection, Message], None]:
         from tensorese.measure import build_worker
 
         return build_worker.serve
+    if role in ("rpc", "scout"):
+        from tensorese.measure import rpc_worker
+
+        return rpc_worker.serve if role == "rpc" else rpc_worker.scout
     from tensorese.measure import run_worker
 
     return run_worker.serve

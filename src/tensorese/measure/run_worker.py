@@ -79,13 +79,16 @@ class Runner:
         if fixed:
             return time_fixed(sample, config)
         best = job.get("best") or math.inf
-        started = time.perf_counter()
-        library["main"](*args)
-        self.device.sync()
-        cold = time.perf_counter() - started
+        cold = self._first_run(library, args)
         if config.is_hopeless(cold / 2, best):  # even if half of it was start-up
             return Timed(secs=(cold,), number=1, censored=True)
         return time_adaptively(sample, config, best=best)
+
+    def _first_run(self, library: Any, args: list[Any]) -> float:
+        started = time.perf_counter()
+        library["main"](*args)
+        self.device.sync()
+        return time.perf_counter() - started
 
     def _timing_args(self, specs: list[tuple[list[int], str]]) -> list[Any]:
         if sum(math.prod(shape) * 4 for _, shape, _ in self.tensors) > _CACHE_BYTES:

@@ -1,0 +1,1 @@
+"""A task's programs: sketches and the decisions left open in each."""
