@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 import click
@@ -65,12 +66,17 @@ def main(args: Sequence[str] | None = None) -> None:
 
 def run(arguments: list[str]) -> int:
     """The exit code: 0, what the command returned, 2 for a refusal, 130 for Ctrl-C."""
+    debug = "--debug" in arguments
     try:
-        code = cli.main(args=arguments, prog_name="tensorese", standalone_mode=False)
+        with cli.make_context("tensorese", arguments or ["--help"]) as context:
+            code = cli.invoke(context)
+        sys.stdout.flush()
         return code if isinstance(code, int) else 0
+    except click.exceptions.Exit as leave:  # --help, --version
+        return leave.exit_code
     except (TensoreseError, click.ClickException) as error:
-        if "--debug" in arguments:
-            raise
+        if debug:
+            traceback.print_exc()
         return _refuse(error)
     except (KeyboardInterrupt, click.Abort):
         click.echo("tensorese: interrupted", err=True)
@@ -82,6 +88,9 @@ def run(arguments: list[str]) -> int:
 
 
 def _refuse(error: TensoreseError | click.ClickException) -> int:
+    if type(error).__name__ == "NoArgsIsHelpError":  # click 8.2: a bare group asks for its help
+        click.echo(str(error))
+        return 0
     text = error.format_message() if isinstance(error, click.ClickException) else str(error)
     click.echo("tensorese: " + " ".join(text.split()), err=True)
     return 2
