@@ -1,0 +1,197 @@
+"""What a primitive leaves unsaid: how long the loop is that it fuses, binds or splits.
+
+A schedule says "bind the fused loop to threadIdx.x" and never "256 threads". The number follows
+from earlier tiles: it is a product of decisions. On a log scale a product is a sum, so each
+implied extent is a linear form over the logarithms of the values, worked out once per sketch.
+Where the record does not tell (an axis never split), the form is None; and only the primitives
+that put a loop to use report it (a split, a binding), not those that pass it on (a fusion).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+
+class Form(NamedTuple):
+    """log2 of an extent: a constant plus `terms`, coefficients by decision index."""
+
+    constant: float
+    terms: dict[int, float]
+
+
+Maybe: TypeAlias = Form | None
+Slots: TypeAlias = Sequence[tuple[int, int]]
+
+
+def _constant(value: float) -> Maybe:
+    return Form(math.log2(value), {}) if value > 0 else None
+
+
+def _sum(forms: Sequence[Maybe], signs: Sequence[float] | None = None) -> Maybe:
+    """The log of a product (or, with negative signs, of a quotient)."""
+    constant = 0.0
+    terms: dict[int, float] = {}
+    for form, sign in zip(forms, signs or [1.0] * len(forms), strict=True):
+        if form is None:
+            return None
+        constant += sign * form.constant
+        for index, coefficient in form.terms.items():
+            terms[index] = terms.get(index, 0.0) + sign * coefficient
+    return Form(constant, {k: v for k, v in terms.items() if v})
+
+
+def _rest(extent: Maybe, parts: Sequence[Maybe]) -> Maybe:
+    """What is left of an extent after the parts are split off."""
+    return _sum([extent, *parts], [1.0, *[-1.0] * len(parts)])
+
+
+def implied_extents(dialect: str, body: str, slots: Slots) -> list[Maybe]:
+    """One form (or None) per instruction of the sketch."""
+    reader = _Ansor(slots) if dialect == "ansor" else _Trace(slots)
+    return reader.read(json.loads(body))
+
+
+class _Holes:
+    """Deals out decision indices to the holes of each instruction, in slot order."""
+
+    def __init__(self, slots: Slots) -> None:
+        self._of: dict[int, list[list[Maybe]]] = {}
+        at = 0
+        for instruction, length in slots:
+            count = 1 if length < 0 else length
+            forms: list[Maybe] = [Form(0.0, {at + k: 1.0}) for k in range(count)]
+            self._of.setdefault(instruction, []).append(forms)
+            at += count
+
+    def take(self, instruction: int) -> list[Maybe]:
+        """The next hole of this instruction."""
+        waiting = self._of.get(instruction)
+        return waiting.pop(0) if waiting else []
+
+
+class _Ansor:
+    """Follows each stage's list of loops through splits, fusions and reorderings."""
+
+    def __init__(self, slots: Slots) -> None:
+        self.holes = _Holes(slots)
+        self.stages: list[list[Maybe]] = []
+        self.splits: dict[int, tuple[Maybe, list[Maybe]]] = {}
+
+    def read(self, steps: list[list[Any]]) -> list[Maybe]:
+        found: list[Maybe] = []
+        for index, step in enumerate(steps):
+            handler = getattr(self, f"_{step[0].lower()}", None)
+            try:
+                found.append(handler(index, *step[1:]) if handler else None)
+            except (TypeError, IndexError, KeyError, ValueError):
+                found.append(None)  # a step of another shape than ours: it implies nothing
+        return found
+
+    def _loops(self, stage: int, upto: int = -1) -> list[Maybe]:
+        while len(self.stages) <= stage:
+            self.stages.append([])
+        loops = self.stages[stage]
+        loops.extend([None] * (upto + 1 - len(loops)))
+        return loops
+
+    def _sp(self, index: int, stage: int, at: int, extent: Any, lengths: Any, _: Any) -> Maybe:
+        whole = self.holes.take(index)[0] if extent is None else _constant(extent)
+        parts = self.holes.take(index) if lengths is None else [_constant(x) for x in lengths]
+        outer = _rest(whole, parts)
+        self.splits[index] = (whole, parts)
+        self._loops(stage, at)[at : at + 1] = [outer, *parts]
+        return outer
+
+    def _fsp(self, index: int, stage: int, at: int, source: int, count: int) -> Maybe:
+        whole, parts = self.splits[source]
+        mine = [*parts[: count - 1], _sum(parts[count - 1 :])]
+        self._loops(stage, at)[at : at + 1] = [_rest(whole, parts), *mine]
+        return None
+
+    def _ffsp(
+        self, index: int, stage: int, at: int, sources: list[int], level: int, factor: int
+    ) -> Maybe:
+        length = _sum([self.splits[source][1][level] for source in sources])
+        loops = self._loops(stage, at)
+        rest = _rest(loops[at], [length])
+        loops[at : at + 1] = [rest, length] if factor else [length, rest]
+        return None
+
+    def _fu(self, index: int, stage: int, ids: list[int]) -> Maybe:
+        loops = self._loops(stage, max(ids))
+        fused = _sum([loops[i] for i in ids])
+        loops[ids[0] : ids[-1] + 1] = [fused]
+        return None
+
+    def _re(self, index: int, stage: int, order: list[int]) -> Maybe:
+        loops = self._loops(stage, max(order))
+        loops[:] = [loops[i] for i in order]
+        return None
+
+    def _an(self, index: int, stage: int, at: int, _: int) -> Maybe:
+        return self._loops(stage, at)[at]
+
+    def _chw(self, index: int, stage: int, _: str) -> Maybe:
+        self._loops(stage)
+        self.stages.insert(stage, [])  # the cache takes the stage's place
+        return None
+
+    def _chr(self, index: int, stage: int, *_: Any) -> Maybe:
+        self._loops(stage)
+        self.stages.insert(stage + 1, [])
+        return None
+
+    def _rf(self, index: int, stage: int, *_: Any) -> Maybe:
+        self._loops(stage)
+        self.stages.insert(stage, [])
+        return None
+
+
+class _Trace:
+    """Follows loop and value variables by name through a MetaSchedule trace."""
+
+    def __init__(self, slots: Slots) -> None:
+        self.holes = _Holes(slots)
+        self.values: dict[str, Maybe] = {}
+
+    def read(self, body: list[Any]) -> list[Maybe]:
+        instructions, decided = body
+        holes = {index: self.holes.take(index) for index, value in decided if value is None}
+        return [
+            self._one(kind, inputs, outputs, holes.get(index, []))
+            for index, (kind, inputs, _, outputs) in enumerate(instructions)
+        ]
+
+    def _one(self, kind: str, inputs: list[Any], outputs: list[str], decided: list[Maybe]) -> Maybe:
+        if kind == "SamplePerfectTile":
+            self.values.update(zip(outputs, decided, strict=False))
+            whole = _sum(decided) if decided else None
+            self.values[inputs[0]] = whole
+            return whole
+        if kind == "SampleCategorical":
+            self.values.update(zip(outputs, decided, strict=False))
+            return None
+        if kind == "Split":
+            return self._split(inputs, outputs)
+        if kind == "Fuse":
+            fused = _sum([self._value(name) for name in inputs])
+            self.values[outputs[0]] = fused
+            return None
+        if kind in {"Bind", "Vectorize", "Unroll", "Parallel"}:
+            return self._value(inputs[0])
+        return None
+
+    def _split(self, inputs: list[Any], outputs: list[str]) -> Maybe:
+        parts = [None if name == "None" else self._value(name) for name in inputs[1:]]
+        open_ = [k for k, name in enumerate(inputs[1:]) if name == "None"]
+        if len(open_) == 1:
+            others = [part for k, part in enumerate(parts) if k != open_[0]]
+            parts[open_[0]] = _rest(self._value(inputs[0]), others)
+        self.values.update(zip(outputs, parts, strict=False))
+        return parts[0] if parts else None
+
+    def _value(self, name: Any) -> Maybe:
+        return _constant(name) if isinstance(name, int) else self.values.get(name)

@@ -1,0 +1,114 @@
+"""A sketch as a sentence with holes: which argument of which primitive each decision fills.
+
+A decision may show in several places (a sampled tile and the split that uses it), and a
+categorical decision shows as the candidate it picks. Both are found by reading the sketch with
+marked decisions, so every dialect the parsers read is covered, and nothing is read twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+from tensorese.language.ansor import join_steps, parse_steps
+from tensorese.language.extents import Maybe, implied_extents
+from tensorese.language.metaschedule import join_trace, parse_trace
+from tensorese.language.primitive import Arg, Sentence
+
+Slots: TypeAlias = tuple[tuple[int, int], ...]
+Table: TypeAlias = tuple[Arg, ...] | None
+
+_MARK = 1 << 48  # far above any number a schedule holds
+
+
+class Hole(NamedTuple):
+    """An argument that a decision fills: with its own value, or with `table[value]`."""
+
+    decision: int
+    table: Table = None
+
+
+class Row(NamedTuple):
+    type: str
+    args: tuple[Arg | Hole, ...]
+    implied: Maybe = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Skeleton:
+    rows: tuple[Row, ...]
+    n_decisions: int
+    tables: dict[int, tuple[Arg, ...]]
+    """What a categorical decision stands for, by decision index."""
+
+
+def read_sentence(dialect: str, body: str, slots: Slots, decisions: Sequence[int]) -> Sentence:
+    """The sentence of one program."""
+    if dialect == "ansor":
+        return parse_steps(join_steps(body, slots, tuple(decisions)))
+    return parse_trace(join_trace(body, slots, tuple(decisions)))
+
+
+def skeleton(dialect: str, body: str, slots: Slots) -> Skeleton:
+    slots = tuple((index, length) for index, length in slots)
+    count = sum(1 if length < 0 else length for _, length in slots)
+    tables = {} if dialect == "ansor" else _candidates(body, slots)
+    marked = [0 if k in tables else _MARK + k for k in range(count)]
+    rows: list[list[Arg | Hole]] = []
+    base = read_sentence(dialect, body, slots, marked)
+    for primitive in base:
+        rows.append([_unmark(arg) for arg in primitive.args])
+    for decision, candidates in tables.items():
+        _place_choice(dialect, body, slots, marked, decision, len(candidates), base, rows)
+    implied = implied_extents(dialect, body, slots)
+    return Skeleton(
+        rows=tuple(
+            Row(p.type, tuple(args), form)
+            for p, args, form in zip(base, rows, implied, strict=True)
+        ),
+        n_decisions=count,
+        tables=tables,
+    )
+
+
+def _unmark(arg: Arg) -> Arg | Hole:
+    return Hole(int(arg) - _MARK) if isinstance(arg, int) and arg >= _MARK else arg
+
+
+def _candidates(body: str, slots: Slots) -> dict[int, tuple[Arg, ...]]:
+    instructions = json.loads(body)[0]
+    found: dict[int, tuple[Arg, ...]] = {}
+    at = 0
+    for index, length in slots:
+        attributes: list[Any] = instructions[index][2]
+        if length < 0 and attributes and isinstance(attributes[0], list):
+            found[at] = tuple(attributes[0])
+        at += 1 if length < 0 else length
+    return found
+
+
+def _place_choice(
+    dialect: str,
+    body: str,
+    slots: Slots,
+    marked: list[int],
+    decision: int,
+    n_choices: int,
+    base: Sentence,
+    rows: list[list[Arg | Hole]],
+) -> None:
+    """Reads the sketch once per choice; what changes is what this decision fills."""
+    readings = [base]
+    for choice in range(1, n_choices):
+        tried = list(marked)
+        tried[decision] = choice
+        readings.append(read_sentence(dialect, body, slots, tried))
+    for k, row in enumerate(rows):
+        if all(reading[k].args == base[k].args for reading in readings[1:]):
+            continue
+        for column in range(len(row)):
+            shown = tuple(reading[k].args[column] for reading in readings)
+            if len(set(shown)) > 1:
+                row[column] = Hole(decision, shown)
