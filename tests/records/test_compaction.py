@@ -75,12 +75,13 @@ def test_many_parts_become_one_and_nouns_are_stored_once(
     tmp_path: Path, make_measurement: MeasurementMaker
 ) -> None:
     store = Store.open(tmp_path, create=True)
-    for n in range(compaction.MAX_PARTS + 1):
+    most = compaction.MAX_PARTS["measurements"]
+    for n in range(most + 1):
         store.append(make_measurement(decisions=(n, 1, 1)))
         store.compact()
     assert len(list(tmp_path.glob("measurements-*"))) == 1
     assert len(list(tmp_path.glob("sketches-*"))) == 1
-    assert len(ids(tmp_path)) == compaction.MAX_PARTS + 1
+    assert len(ids(tmp_path)) == most + 1
 
 
 def test_a_journal_with_corrupt_lines_is_set_aside(

@@ -19,7 +19,8 @@ from tensorese.records.nouns import Sketch, Workload
 from tensorese.records.parts import Part, sync_folder, to_table, write_part
 from tensorese.records.rows import Row, sketch_row, workload_row
 
-MAX_PARTS = 8
+# Nouns are few and read at every opening: they are kept together more eagerly.
+MAX_PARTS = {"workloads": 2, "sketches": 2, "measurements": 8}
 
 
 def exclusive(folder: Path) -> FileLock:
@@ -61,8 +62,8 @@ def compact(folder: Path) -> int:
         finally:
             for lock in locks:
                 lock.close()
-        for kind in ("workloads", "sketches", "measurements"):
-            _merge_parts(folder, kind)
+        for kind, most in MAX_PARTS.items():
+            _merge_parts(folder, kind, most)
     return moved
 
 
@@ -105,9 +106,9 @@ def _retire(journal: Path, *, keep: bool) -> None:
         journal.unlink()
 
 
-def _merge_parts(folder: Path, kind: str) -> None:
+def _merge_parts(folder: Path, kind: str, most: int) -> None:
     paths = list(folder.glob(f"{kind}-*.parquet"))
-    if len(paths) <= MAX_PARTS:
+    if len(paths) <= most:
         return
     tables = [Part(path).read().replace_schema_metadata() for path in paths]
     merged = write_part(folder, kind, drop_repeats(pa.concat_tables(tables)))

@@ -6,9 +6,9 @@ a measurement seen in neither place does not exist. One seen in both is the same
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,32 @@ from tensorese.records.nouns import Sketch, Status, Workload
 from tensorese.records.parts import Part, to_table
 from tensorese.records.rows import Row, row_sketch, row_workload
 
+T = TypeVar("T")
+
 _ATTEMPTS = 20
+
+
+class Nouns(Mapping[str, T]):
+    """Workloads or sketches by id, decoded when they are asked for: most never are."""
+
+    def __init__(self, decode: Callable[[Row], T]) -> None:
+        self._decode = decode
+        self._rows: dict[str, Row] = {}
+        self._decoded: dict[str, T] = {}
+
+    def add(self, row: Row) -> None:
+        self._rows.setdefault(row["id"], row)
+
+    def __getitem__(self, key: str) -> T:
+        if key not in self._decoded:
+            self._decoded[key] = self._decode(self._rows[key])
+        return self._decoded[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
 
 class Contents:
@@ -28,8 +53,8 @@ class Contents:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.workloads: dict[str, Workload] = {}
-        self.sketches: dict[str, Sketch] = {}
+        self.workloads: Nouns[Workload] = Nouns(row_workload)
+        self.sketches: Nouns[Sketch] = Nouns(row_sketch)
         self.parts: dict[Path, Part] = {}
         self._journals: dict[Path, tuple[JournalReader, list[Row]]] = {}
         self._nouns_read: set[Path] = set()
@@ -70,17 +95,19 @@ class Contents:
         row = entry.get("row", {})
         match entry.get("kind"):
             case "workload":
-                self.workloads.setdefault(row["id"], row_workload(row))
+                self.workloads.add(row)
             case "sketch":
-                self.sketches.setdefault(row["id"], row_sketch(row))
+                self.sketches.add(row)
             case "measurement":
                 rows.append(row)
+                if row["status"] != Status.INFRA_ERROR:
+                    self._measured.add((row["program_id"], row["platform"]))
 
     def refresh_parts(self) -> None:
         for row in self._unread("workloads"):
-            self.workloads.setdefault(row["id"], row_workload(row))
+            self.workloads.add(row)
         for row in self._unread("sketches"):
-            self.sketches.setdefault(row["id"], row_sketch(row))
+            self.sketches.add(row)
         paths = set(self.folder.glob("measurements-*.parquet"))
         self.parts = {p: self.parts.get(p) or Part(p) for p in sorted(paths)}
 
@@ -106,20 +133,16 @@ class Contents:
         table = pa.concat_tables([t.replace_schema_metadata() for t in tables])
         return drop_repeats(table) if len(tables) > 1 or rows else table
 
-    def leaders(self) -> Any:
+    def leaders(self) -> list[Row]:
         """Rows among which is the best of every (platform, workload, split)."""
-        tables = [part.leaders() for part in self.parts.values()]
-        tables.append(to_table("measurements", self.journal_rows))
-        return pa.concat_tables([t.replace_schema_metadata() for t in tables])
+        rows = [row for part in self.parts.values() for row in part.leaders]
+        return rows + self.journal_rows
 
     def measured(self) -> set[tuple[str, str]]:
         """(program id, platform) of everything tried; a fault of the machinery is no try."""
         for path in self.parts.keys() - self._measured_parts:
             self._add_measured(self.parts[path].read(["program_id", "platform", "status"]))
             self._measured_parts.add(path)
-        for row in self.journal_rows:
-            if row["status"] != Status.INFRA_ERROR:
-                self._measured.add((row["program_id"], row["platform"]))
         return self._measured
 
     def _add_measured(self, table: Any) -> None:

@@ -11,6 +11,7 @@ import json
 import os
 import uuid
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ SCHEMAS: dict[str, Any] = {
 }
 # Nearly every value of these is its own: a dictionary would only be in the way.
 _UNIQUE = {"id", "program_id", "latency"}
+_SMALL_ROWS = 20_000
 
 
 def to_table(kind: str, rows: Sequence[dict[str, Any]]) -> Any:
@@ -154,17 +156,21 @@ class Part:
 
     def read(self, columns: Sequence[str] | None = None) -> Any:
         try:
-            return self.file.read(columns=list(columns) if columns else None)
+            # Starting threads costs more than reading a small part.
+            threads = self.num_rows > _SMALL_ROWS
+            return self.file.read(columns=list(columns) if columns else None, use_threads=threads)
         except (OSError, pa.ArrowException) as error:
             raise StoreError(
                 f"{self.path} is damaged ({_brief(error)}); restore it from a copy or move it away"
             ) from error
 
-    def leaders(self) -> Any:
+    @cached_property
+    def leaders(self) -> list[dict[str, Any]]:
         """The best row of every (platform, workload, split) of this part."""
         if not self.n_leaders:
-            return self.file.schema_arrow.empty_table()
-        return self.file.read_row_group(0)
+            return []
+        rows: list[dict[str, Any]] = self.file.read_row_group(0, use_threads=False).to_pylist()
+        return rows
 
 
 def check_version(path: Path, version: int) -> None:

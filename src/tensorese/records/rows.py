@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from tensorese.records.nouns import (
@@ -85,7 +86,7 @@ def measurement_row(m: Measurement) -> Row:
 
 
 def row_measurement(
-    row: Row, workloads: dict[str, Workload], sketches: dict[str, Sketch]
+    row: Row, workloads: Mapping[str, Workload], sketches: Mapping[str, Sketch]
 ) -> Measurement:
     """Raises KeyError when the row's workload or sketch is not known."""
     program = Program(

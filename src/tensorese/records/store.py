@@ -157,11 +157,11 @@ class Store:
         self._contents.refresh()
         return self._contents.platforms()
 
-    def workloads(self) -> dict[str, Workload]:
+    def workloads(self) -> Mapping[str, Workload]:
         self._contents.refresh()
         return self._contents.workloads
 
-    def sketches(self) -> dict[str, Sketch]:
+    def sketches(self) -> Mapping[str, Sketch]:
         self._contents.refresh()
         return self._contents.sketches
 
@@ -199,10 +199,13 @@ class Store:
         """The fastest valid measurement of every workload on this platform, by workload id."""
         self._contents.refresh()
         self._check_platform(platform)
-        filters = {"platform": platform, "status": Status.OK}
-        rows = _select(self._contents.leaders(), filters, split).to_pylist()
+        valid = [
+            row
+            for row in self._contents.leaders()
+            if row["platform"] == platform and row["status"] == Status.OK and _in(row, split)
+        ]
         fastest: dict[str, Row] = {}
-        for row in sorted(rows, key=lambda row: float(row["latency"])):
+        for row in sorted(valid, key=lambda row: float(row["latency"])):
             fastest.setdefault(row["workload_id"], row)
         return {m.program.workload.id: m for m in self._decode(list(fastest.values()))}
 
@@ -277,6 +280,10 @@ def _select(table: Any, filters: Mapping[str, Any], split: Split) -> Any:
     if split == "train":
         return table.filter(pc.not_equal(table["split"], "test"))
     return table
+
+
+def _in(row: Row, split: Split) -> bool:
+    return split == "all" or (row["split"] == "test") == (split == "test")
 
 
 def _count(table: Any, column: str, value: str) -> int:
