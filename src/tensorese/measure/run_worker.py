@@ -44,19 +44,23 @@ class Runner:
         """`notify` tells the farm that a reference is being computed, which has its own limit."""
         reply: Message = {"job": job["job"], "status": "ok", "error": "", "secs": []}
         try:
-            library = tvm.runtime.load_module(job["artifact"])
-            timed = self._time(library, job)
-            reply |= {"secs": list(timed.secs), "number": timed.number, "spread": timed.spread}
-            if timed.censored:
-                reply["status"] = "censored"
-            elif self._wants_check(job, timed):
-                verdict = self._verify(library, job, notify)
-                reply["verification"] = verdict
-                if not verdict["passed"]:
-                    reply |= {"status": "wrong_output", "error": verdict["note"]}
+            reply |= self.run_loaded(tvm.runtime.load_module(job["artifact"]), job, notify)
         except Exception as error:
             reply |= {"status": "run_error", "error": short(error)}
         reply["rss"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return reply
+
+    def run_loaded(self, library: Any, job: Message, notify: Callable[[Message], None]) -> Message:
+        """The part of a reply that the program itself decides."""
+        timed = self._time(library, job)
+        reply: Message = {"secs": list(timed.secs), "number": timed.number, "spread": timed.spread}
+        if timed.censored:
+            return {**reply, "status": "censored"}
+        if self._wants_check(job, timed):
+            verdict = self._verify(library, job, notify)
+            reply["verification"] = verdict
+            if not verdict["passed"]:
+                reply |= {"status": "wrong_output", "error": verdict["note"]}
         return reply
 
     def _time(self, library: Any, job: Message) -> Timed:
