@@ -4,6 +4,7 @@ import errno
 import json
 import math
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -220,3 +221,32 @@ def test_a_measurement_without_its_sketch_is_left_out_and_reported(
     again = Store.open(store.path)
     assert list(again.measurements()) == []
     assert m.program.sketch.id in str(again.problems[0])
+
+
+def test_a_forked_child_neither_shares_nor_blocks_the_journal(
+    store: Store, make_measurement: MeasurementMaker
+) -> None:
+    mine, childs = make_measurement(), make_measurement(size=8)
+    store.append(mine)
+    wait_here, go_on = os.pipe()
+    if (child := os.fork()) == 0:
+        store.append(childs)
+        os.read(wait_here, 1)
+        os._exit(0)
+    try:
+        while store.table(["id"]).num_rows < 2:
+            pass
+        assert store.compact() == 1  # ours; the child is alive and keeps its own
+    finally:
+        os.write(go_on, b"x")
+        os.waitpid(child, 0)
+    assert {m.id for m in store.measurements()} == {mine.id, childs.id}
+    assert store.compact() == 1
+
+
+def test_threads_may_append_together(store: Store, make_measurement: MeasurementMaker) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        for n in range(200):
+            pool.submit(store.append, make_measurement(decisions=(n, 1, 1)))
+    assert len(list(store.measurements())) == 200
+    assert store.problems == []

@@ -144,7 +144,7 @@ def split_trace(trace: Trace) -> tuple[str, Slots, tuple[int, ...], str]:
     decisions: list[int] = []
     holes: list[list[Any]] = []
     for index, value in decided:
-        if isinstance(value, int):
+        if type(value) is int:
             slots.append((index, -1))
             decisions.append(value)
         elif isinstance(value, list) and all(type(item) is int for item in value):

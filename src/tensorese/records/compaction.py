@@ -72,8 +72,8 @@ def _lock_dead_journals(folder: Path) -> list[FileLock]:
     for path in sorted(folder.glob(PATTERN)):
         try:
             locks.append(FileLock(path, create=False))
-        except BlockingIOError:
-            continue
+        except (BlockingIOError, FileNotFoundError):
+            continue  # its writer lives, or has just left without a word
         except OSError as error:
             raise write_error(path, error) from error
     return locks

@@ -15,6 +15,7 @@ import os
 import uuid
 import zlib
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -90,6 +91,9 @@ class FileLock:
 
     def close(self) -> None:
         if self.fd >= 0:
+            # Forked children share the lock through their copy of the file: closing ours alone
+            # would leave it held.
+            fcntl.flock(self.fd, fcntl.LOCK_UN)
             os.close(self.fd)
             self.fd = -1
 
@@ -116,6 +120,7 @@ class JournalWriter:
                 break
             lock.close()
         self.path = path
+        self.pid = os.getpid()
         self._lock = lock
         self._size = 0
 
@@ -127,13 +132,15 @@ class JournalWriter:
             while data:
                 data = data[os.write(self._lock.fd, data) :]
         except OSError as error:
-            os.ftruncate(self._lock.fd, self._size)
+            with suppress(OSError):
+                os.ftruncate(self._lock.fd, self._size)
             raise write_error(self.path, error) from error
         self._size = size
 
     def close(self) -> None:
         if self._lock.fd >= 0:
-            os.fsync(self._lock.fd)
+            with suppress(OSError):  # every line was acknowledged by its own write
+                os.fsync(self._lock.fd)
             if self._size == 0:
                 self.path.unlink(missing_ok=True)
             self._lock.close()

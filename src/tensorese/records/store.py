@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -47,6 +48,7 @@ class Store:
         self._writer: JournalWriter | None = None
         self._in_journal: set[str] = set()
         self._dangling: dict[str, Problem] = {}
+        self._guard = threading.Lock()
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, create: bool = False) -> Store:
@@ -90,6 +92,28 @@ class Store:
 
     def append_many(self, measurements: Iterable[Measurement]) -> None:
         """All of them with one write: for results that arrive together."""
+        with self._guard:
+            if self._writer is not None and self._writer.pid != os.getpid():
+                # A forked child leaves its parent's journal to the parent.
+                self._writer = None
+                self._in_journal.clear()
+            entries, mentioned = self._entries(measurements)
+            if not entries:
+                return
+            try:
+                self._writer = self._writer or JournalWriter(self.path)
+                self._writer.write(entries)
+            except OSError as error:
+                raise write_error(self.path, error) from error
+            except StoreError:
+                self.close()  # the next append starts a journal of its own, past any half line
+                raise
+            self._in_journal |= mentioned
+
+    def _entries(
+        self, measurements: Iterable[Measurement]
+    ) -> tuple[list[dict[str, Any]], set[str]]:
+        """Journal entries, and the ids of the nouns among them that this journal lacked."""
         entries: list[dict[str, Any]] = []
         mentioned: set[str] = set()
         for m in measurements:
@@ -101,14 +125,7 @@ class Store:
                 mentioned.add(sketch.id)
                 entries.append({"kind": "sketch", "row": sketch_row(sketch)})
             entries.append({"kind": "measurement", "row": measurement_row(m)})
-        if not entries:
-            return
-        try:
-            self._writer = self._writer or JournalWriter(self.path)
-        except OSError as error:
-            raise write_error(self.path, error) from error
-        self._writer.write(entries)
-        self._in_journal |= mentioned
+        return entries, mentioned
 
     def ingest(self, measurements: Iterable[Measurement]) -> int:
         """Bulk load straight into Parquet; returns how many were new. Loading twice is once."""
@@ -217,7 +234,6 @@ class Store:
     def info(self) -> dict[str, Any]:
         """Counts by platform and status, sizes, and what was found wrong."""
         table = self.table(["platform", "status", "workload_id", "split"])
-        files = [path for path in self.path.rglob("*") if path.is_file()]
         return {
             "path": str(self.path),
             "schema": SCHEMA_VERSION,
@@ -225,7 +241,7 @@ class Store:
             "workloads": len(self._contents.workloads),
             "sketches": len(self._contents.sketches),
             "test_rows": _count(table, "split", "test"),
-            "bytes": sum(path.stat().st_size for path in files),
+            "bytes": sum(_size(path) for path in self.path.rglob("*")),
             "platforms": {
                 name: _platform_info(table.filter(pc.equal(table["platform"], name)))
                 for name in sorted(self._contents.platforms())
@@ -284,6 +300,13 @@ def _select(table: Any, filters: Mapping[str, Any], split: Split) -> Any:
 
 def _in(row: Row, split: Split) -> bool:
     return split == "all" or (row["split"] == "test") == (split == "test")
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except FileNotFoundError:  # compacted away just now
+        return 0
 
 
 def _count(table: Any, column: str, value: str) -> int:

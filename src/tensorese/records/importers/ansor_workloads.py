@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from tensorese.records.nouns import TensorSpec, Workload
 
@@ -18,10 +18,9 @@ _HASH_DIGITS = 32
 
 def workload_of_key(key: str) -> Workload:
     name, *arguments = json.loads(key)
-    describe = _KNOWN.get(name)
-    described = describe(*arguments) if describe and _fits(name, arguments) else None
+    described = _known(name, arguments)
     operator, shapes, attributes = described or _unknown(name, arguments)
-    dtype = next((a for a in arguments if isinstance(a, str) and _is_dtype(a)), "")
+    dtype = next((a for a in arguments if _is_dtype(a)), "")
     # Graph hashes cover the element type without telling it; the named functions are float32.
     dtype = dtype or ("float32" if described else "unknown")
     return Workload(
@@ -33,16 +32,26 @@ def workload_of_key(key: str) -> Workload:
     )
 
 
-_Described = tuple[str, Sequence[Sequence[int]], dict[str, Any]]
+_Described: TypeAlias = tuple[str, Sequence[Sequence[int]], dict[str, Any]]
 
 
-def _is_dtype(text: str) -> bool:
-    return text.rstrip("0123456789") in ("float", "int", "uint", "bfloat")
+def _is_dtype(value: Any) -> bool:
+    return isinstance(value, str) and value.rstrip("0123456789") in (
+        "float",
+        "int",
+        "uint",
+        "bfloat",
+    )
 
 
-def _fits(name: str, arguments: list[Any]) -> bool:
-    """The same function name means different things in different logs: go by the arguments."""
-    return (name, len(arguments)) in _ARITY
+def _known(name: str, arguments: list[Any]) -> _Described | None:
+    """None when the arguments are not those of the function known by that name."""
+    try:
+        described = _KNOWN[name](*arguments)
+    except (KeyError, TypeError, ValueError):
+        return None
+    plain = all(type(extent) is int for shape in described[1] for extent in shape)
+    return described if plain else None
 
 
 def _unknown(name: str, arguments: list[Any]) -> _Described:
@@ -111,11 +120,13 @@ def _pool(
     return f"{mode}_pool2d", shapes, {**attributes, "kernel": [kh, kw]}
 
 
-def _matmul(m: int, k: int, n: int, *_dtype: str) -> _Described:
+def _matmul(m: int, k: int, n: int, dtype: str = "float32") -> _Described:
+    if not _is_dtype(dtype):
+        raise TypeError
     return "matmul", [[m, k], [k, n], [m, n]], {}
 
 
-def _matmul_add(m: int, k: int, n: int, *_dtype: str) -> _Described:
+def _matmul_add(m: int, k: int, n: int, dtype: str) -> _Described:
     return "matmul_add", [[m, k], [k, n], [m, n], [m, n]], {}
 
 
@@ -145,16 +156,4 @@ _KNOWN: dict[str, Callable[..., _Described]] = {
     "reduction_layer": _reduction,
     "relu_layer": _relu,
     "ansor_relu": _relu,
-}
-_ARITY = {
-    ("conv2d_layer", 9),
-    ("depthwise_conv2d_layer", 8),
-    ("pool_layer", 9),
-    ("matmul_layer", 3),
-    ("ansor_mm", 4),
-    ("matmul_add", 4),
-    ("batch_matmul_layer", 5),
-    ("reduction_layer", 3),
-    *(("relu_layer", n) for n in range(1, 9)),
-    *(("ansor_relu", n) for n in range(1, 9)),
 }
