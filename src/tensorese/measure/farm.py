@@ -289,7 +289,7 @@ class Director:
         job, worker.job = worker.job, None
         worker.deadline = math.inf
         self.idle_deaths = 0
-        self._recycle_if_grown(worker, message)
+        self._recycle_if_worn(worker, message)
         if not isinstance(job, Job):
             self.sentinel.on_reply(worker.role, message)
         elif worker.role == "build":
@@ -297,9 +297,11 @@ class Director:
         else:
             self._on_run(job, message)
 
-    def _recycle_if_grown(self, worker: Worker, message: Message) -> None:
+    def _recycle_if_worn(self, worker: Worker, message: Message) -> None:
         worker.base_rss = worker.base_rss or message["rss"]
-        if message["rss"] - worker.base_rss > self.config.recycle_mib * 2**20:
+        if worker.role == "run" and self.farm.kind != "llvm" and message["status"] == "run_error":
+            worker.retire()  # an illegal access poisons the whole GPU context of that process
+        elif message["rss"] - worker.base_rss > self.config.recycle_mib * 2**20:
             worker.retire()
 
     def _enforce_limits(self) -> None:

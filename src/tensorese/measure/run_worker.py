@@ -22,7 +22,12 @@ from tensorese.measure.referee import Referee
 from tensorese.measure.timing import Timed, TimingConfig, time_adaptively, time_fixed
 from tensorese.measure.wire import Message, receive, send
 
-_FLUSH = {"llvm": "cache_flush_cpu_non_first_arg", "cuda": "l2_cache_flush_cuda"}
+# What empties the caches before each run: on a CPU every argument but the output is evicted, on
+# a GPU more bytes than any L2 holds are copied.
+_FLUSH: dict[str, dict[str, Any]] = {
+    "llvm": {"f_preproc": "cache_flush_cpu_non_first_arg"},
+    "cuda": {"cache_flush_bytes": 256 << 20},
+}
 _CACHE_BYTES = 1 << 30  # timing inputs kept between candidates
 
 
@@ -66,7 +71,7 @@ class Runner:
     def _time(self, library: Any, job: Message) -> Timed:
         config = TimingConfig(**job["timing"])
         args = self._timing_args(job["args"])
-        flush = _FLUSH[self.kind] if config.cache == "flushed" else ""
+        flush = _FLUSH[self.kind] if config.cache == "flushed" else {}
         fixed = config.number > 0
 
         def sample(number: int, repeat: int) -> Sequence[float]:
@@ -76,7 +81,7 @@ class Runner:
                 number=number,
                 repeat=repeat,
                 min_repeat_ms=config.min_repeat_ms if fixed else 0,
-                f_preproc=flush,
+                **flush,
             )
             return [float(secs) for secs in evaluator(*args).results]
 

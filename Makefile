@@ -1,0 +1,36 @@
+# Two commands do everything on a machine with Python 3.11 or 3.12 and gcc:
+#   make demo    installs into .venv, measures a real convolution on this CPU, prints the speed-up
+#   make test    lints, type-checks and tests; `make test-all` adds the slow checks
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# xdist is not used: tests time programs and must not disturb each other.
+PYTEST := $(BIN)/python -m pytest -q
+
+.PHONY: demo test test-all lint clean
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	# torch first and pinned: any looser request pulls gigabytes of CUDA packages.
+	$(BIN)/python -m pip install -q -c constraints.txt torch
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: $(READY)
+	$(BIN)/tensorese demo
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(PYTEST) -m "not slow and not gpu"
+
+test-all: lint
+	$(PYTEST)
+
+clean:
+	rm -rf $(VENV) build dist runs .pytest_cache .mypy_cache .ruff_cache
