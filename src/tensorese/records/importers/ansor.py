@@ -11,7 +11,7 @@ from typing import Any
 
 from tensorese.language.ansor import Slots, split_steps
 from tensorese.records.importers.ansor_workloads import workload_of_key
-from tensorese.records.importers.lines import Skipped, json_lines
+from tensorese.records.importers.lines import Skipped, read_each
 from tensorese.records.nouns import (
     Measurement,
     Platform,
@@ -43,13 +43,7 @@ LACKS = "build_secs, repeats, cache state, threads, verification, host"
 
 def read_ansor(path: Path, platform: str, skipped: Skipped) -> Iterator[Measurement]:
     reader = _Reader(platform, f"imported:{path.name}")
-    for number, line in json_lines(path, skipped):
-        try:
-            measurement = reader.read(line)
-        except (KeyError, IndexError, TypeError, ValueError):
-            skipped.bad_line(path, number, "JSON, but not an Ansor record")
-            continue
-        yield measurement
+    return read_each(path, skipped, reader.read, "an Ansor record")
 
 
 class _Reader:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from tensorese.errors import ImportFormatError
+from tensorese.records.nouns import Measurement
 
 _CHUNK = 1 << 20
 _COMPRESSION = {".gz": "gzip", ".zst": "zstd"}
@@ -86,3 +87,17 @@ def json_lines(path: Path, skipped: Skipped) -> Iterator[tuple[int, Any]]:
             skipped.bad_line(path, number, f"not a line of JSON (begins {text[:40]!r})")
             continue
         yield number, value
+
+
+def read_each(
+    path: Path, skipped: Skipped, read: Callable[[Any], Measurement | None], what: str
+) -> Iterator[Measurement]:
+    """`read` applied to every line; what it cannot take is not `what`, None is nothing to keep."""
+    for number, line in json_lines(path, skipped):
+        try:
+            measurement = read(line)
+        except (KeyError, IndexError, TypeError, ValueError):
+            skipped.bad_line(path, number, f"JSON, but not {what}")
+            continue
+        if measurement is not None:
+            yield measurement

@@ -15,7 +15,7 @@ from tensorese.errors import ImportFormatError
 from tensorese.language.ansor import Slots
 from tensorese.language.metaschedule import split_trace
 from tensorese.records.importers.ansor import NO_TIME
-from tensorese.records.importers.lines import Skipped, json_lines
+from tensorese.records.importers.lines import Skipped, json_lines, read_each
 from tensorese.records.modules import decode_blob, workload_of_module
 from tensorese.records.nouns import (
     Measurement,
@@ -58,14 +58,7 @@ def read_metaschedule(path: Path, platform: str, skipped: Skipped) -> Iterator[M
     workload_file, record_file = database_files(path)
     modules = [_module_line(workload_file, *line) for line in json_lines(workload_file, Skipped())]
     reader = _Reader(modules, platform, f"imported:{record_file.parent.name}")
-    for number, line in json_lines(record_file, skipped):
-        try:
-            measurement = reader.read(line)
-        except (KeyError, IndexError, TypeError, ValueError):
-            skipped.bad_line(record_file, number, "JSON, but not a MetaSchedule record")
-            continue
-        if measurement is not None:
-            yield measurement
+    return read_each(record_file, skipped, reader.read, "a MetaSchedule record")
 
 
 def _module_line(path: Path, number: int, line: Any) -> tuple[str, str]:
