@@ -95,6 +95,8 @@ def test_ansor_records_cannot_be_replayed_and_it_says_so(
         (["measure", "nowhere", "--out", "o"], "nowhere does not exist"),
         (["measure", ".", "--out", "o", "--target", "hots"], "did you mean 'host'"),
         (["measure", ".", "--out", "o", "--verify", "some"], "best, all, none"),
+        (["measure", ".", "--out", "o", "--rpc-tracker", "here:ninety"], "port must be a number"),
+        (["measure", ".", "--out", "o", "--rpc-key", "k"], "needs TVM_TRACKER_PORT"),
         (["demo", "--trials", "0"], "--trials must be at least 1"),
         (["demo", "--trails", "3"], "No such option"),
         (["mesure"], "did you mean 'measure'"),

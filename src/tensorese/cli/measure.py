@@ -21,6 +21,8 @@ _PATH = click.Path(path_type=Path)
 @click.option("--lanes", default=1, show_default=True, help="Runners side by side (CPU).")
 @click.option("--build-timeout", default=30.0, show_default=True, help="Seconds per candidate.")
 @click.option("--run-timeout", default=20.0, show_default=True, help="Seconds per candidate.")
+@click.option("--rpc-tracker", default="", help="HOST:PORT of a TVM tracker: measure there.")
+@click.option("--rpc-key", default="", help="Key of the tracker's devices.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def measure(
     source: Path,
@@ -33,12 +35,21 @@ def measure(
     lanes: int,
     build_timeout: float,
     run_timeout: float,
+    rpc_tracker: str,
+    rpc_key: str,
     as_json: bool,
 ) -> None:
-    """Measure the programs of SOURCE again, here. Interrupted, the same command continues."""
+    """Measure the programs of SOURCE again, here. Interrupted, the same command continues.
+
+    With --rpc-tracker or --rpc-key, or with TVM_TRACKER_HOST, _PORT and _KEY set beside one of
+    them, programs are built here and timed on the tracker's devices; name the target and the
+    platform then, they are not this machine's.
+    """
     from tensorese.cli.progress import Trials
     from tensorese.measure.config import FarmConfig
     from tensorese.measure.farm import Farm
+    from tensorese.measure.rpc import RpcMeasurer
+    from tensorese.measure.rpc_config import FleetConfig
     from tensorese.measure.session import measure_new, stored_candidates
     from tensorese.records.store import Store
     from tensorese.targets import parse_target, platform_of
@@ -48,11 +59,17 @@ def measure(
     )
     parsed = parse_target(target)
     platform = platform_of(parsed, name)
+    fleet = None
+    if rpc_tracker or rpc_key:
+        host, _, port = rpc_tracker.rpartition(":")
+        fleet = FleetConfig.resolve(host, port, rpc_key)
     with Store.open(source) as programs:
         candidates = stored_candidates(programs, origin, limit)
     with (
         Store.open(out, create=True) as store,
-        Farm(parsed, config, platform=platform, store=store) as farm,
+        RpcMeasurer(parsed, fleet, config, platform=platform, store=store)
+        if fleet
+        else Farm(parsed, config, platform=platform, store=store) as farm,
         Trials(len(candidates), f"measuring on {platform.name}") as trials,
     ):
         tally = measure_new(farm, store, platform.name, candidates, trials.update)
