@@ -9,52 +9,54 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tensorese.measure.rpc_config import FleetConfig
 from tensorese.tvm_env import import_tvm
 
-KEY = "test-device"
 STOCK = "tvm.exec.rpc_server"
 OURS = "tensorese.measure.rpc_server"
 _START_SECS = 40.0
 
 
 class Fleet:
-    """`folder` receives the logs and a `torch` that cannot be imported: TVM starts 4x faster."""
+    """A tracker and servers, whose key is the name of the module that serves.
+
+    `folder` receives the logs and a `torch` that cannot be imported: TVM starts 4x faster.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.processes: list[subprocess.Popen[bytes]] = []
-        self.servers: list[subprocess.Popen[bytes]] = []
+        self.servers: dict[str, list[subprocess.Popen[bytes]]] = {STOCK: [], OURS: []}
         (folder / "torch.py").write_text("raise ImportError('hidden from the servers')\n")
         self.port = free_port()
         ports = ["--port", str(self.port), "--port-end", str(self.port + 1)]
         self._start("tracker", ["-m", "tvm.exec.rpc_tracker", "--host", "127.0.0.1", *ports])
         wait_until(self._tracker_listens, "the tracker listens")
 
-    def config(self, **settings: object) -> FleetConfig:
-        named = {"host": "127.0.0.1", "port": self.port, "key": KEY, "patience": 20.0}
+    def config(self, module: str, **settings: object) -> FleetConfig:
+        named = {"host": "127.0.0.1", "port": self.port, "key": module, "patience": 20.0}
         return FleetConfig(**{**named, **settings})  # type: ignore[arg-type]
 
-    def add_server(self, module: str = STOCK) -> None:
+    def add_server(self, module: str) -> None:
         port = free_port()
         place = ["--host", "127.0.0.1", "--port", str(port), "--port-end", str(port + 1)]
-        tracker = ["--tracker", f"127.0.0.1:{self.port}", "--key", KEY]
-        name = f"server{len(self.servers)}"
-        self.servers.append(self._start(name, ["-m", module, *place, *tracker]))
+        tracker = ["--tracker", f"127.0.0.1:{self.port}", "--key", module]
+        name = f"{module}-{len(self.servers[module])}"
+        self.servers[module].append(self._start(name, ["-m", module, *place, *tracker]))
 
-    def wait_for(self, servers: int) -> None:
-        wait_until(lambda: self.count() == servers, f"the tracker has {servers} servers")
+    def wait_for(self, module: str, servers: int) -> None:
+        wait_until(lambda: self.count(module) == servers, f"{servers} x {module} are there")
 
-    def count(self) -> int:
+    def count(self, module: str) -> int:
         import_tvm()
         from tensorese.measure.rpc_worker import Tracker
 
         tracker = Tracker({"host": "127.0.0.1", "port": self.port})
         try:
-            return tracker.count_servers(KEY)
+            return tracker.count_servers(module)
         finally:
             tracker.close()
 
@@ -68,8 +70,11 @@ class Fleet:
         for process in self.processes:
             self.kill(process)
 
-    def log(self, name: str) -> str:
-        return (self.folder / f"{name}.log").read_text()
+    def is_serving(self, module: str, server: int) -> bool:
+        """A client's program has been loaded there, and its session is not over."""
+        log = (self.folder / f"{module}-{server}.log").read_text()
+        _, _, session = log.rpartition("start serving")
+        return session.count("load_module") == 2 and "finish serving" not in session
 
     def _start(self, name: str, arguments: list[str]) -> subprocess.Popen[bytes]:
         source = Path(__file__).resolve().parents[2] / "src"
@@ -96,12 +101,13 @@ class Fleet:
 
 @contextlib.contextmanager
 def fleet(folder: Path, *modules: str) -> Iterator[Fleet]:
-    """A tracker with one server of each module named, all of them registered."""
+    """A tracker with one server for each module named, all of them registered."""
     made = Fleet(folder)
     try:
         for module in modules:
             made.add_server(module)
-        made.wait_for(len(modules))
+        for module in set(modules):
+            made.wait_for(module, modules.count(module))
         yield made
     finally:
         made.close()
@@ -113,8 +119,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_until(condition: object, what: str, secs: float = _START_SECS) -> None:
-    assert callable(condition)
+def wait_until(condition: Callable[[], bool], what: str, secs: float = _START_SECS) -> None:
     deadline = time.monotonic() + secs
     while not condition():
         assert time.monotonic() < deadline, f"waited {secs:g} s until {what}"

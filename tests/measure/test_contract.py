@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from measurer_contract import Case, MeasurerContract
 
+from measurer_contract import Case, MeasurerContract
 from tensorese.measure.base import Candidate
 from tensorese.measure.config import FarmConfig
 from tensorese.records.nouns import (
@@ -38,7 +38,6 @@ class TestFarm(MeasurerContract):
     @classmethod
     def case(cls) -> Case:
         import farm_support as programs
-
         from tensorese.measure.farm import Farm
         from tensorese.targets import platform_of
 
@@ -59,16 +58,16 @@ class TestRpcMeasurer(MeasurerContract):
     def case(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
         import farm_support as programs
         import rpc_support
-
         from tensorese.measure.rpc import RpcMeasurer
         from tensorese.targets import platform_of
 
         target = programs.host_target()
         good, bad = real_candidates()
         folder: Path = tmp_path_factory.mktemp("fleet")
-        with rpc_support.fleet(folder, rpc_support.OURS, rpc_support.OURS) as fleet:
+        ours = rpc_support.OURS
+        with rpc_support.fleet(folder, ours, ours) as fleet:
             yield Case(
-                make=lambda store: RpcMeasurer(target, fleet.config(), store=store),
+                make=lambda store: RpcMeasurer(target, fleet.config(ours), store=store),
                 platform=platform_of(target),
                 good=good,
                 bad=bad,
