@@ -8,27 +8,22 @@ how long a process that opens it afresh needs for the best record of every task.
 
 from __future__ import annotations
 
-import json
 import os
-import platform
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from common import ROOT, write_result
 from tensorese.records.importers import read_records
 from tensorese.records.store import Store
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULT = ROOT / "benchmarks" / "results" / "import_ansor.json"
 LIMITS = {"seconds": 120.0, "peak_mib": 2048.0, "store_mb": 25.0, "best_ms": 100.0}
 
 # A new process, so that nothing is cached but the disk: open, then the best of every platform.
@@ -51,8 +46,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         result = measure(files, Path(folder) / "store")
     show(result)
-    RESULT.parent.mkdir(parents=True, exist_ok=True)
-    RESULT.write_text(json.dumps(result, indent=2) + "\n")
+    write_result("import_ansor", result)
     over = [name for name, limit in LIMITS.items() if result["total"][name] > limit]
     return 1 if over else 0
 
@@ -85,7 +79,7 @@ def measure(files: list[Path], folder: Path) -> dict[str, Any]:
         "store_mb": facts["bytes"] / 1e6,
         "best_ms": best_ms,
     }
-    return {"files": rows, "total": total, "limits": LIMITS, **machine()}
+    return {"files": rows, "total": total, "limits": LIMITS}
 
 
 def cold_best(folder: Path, repeats: int = 5) -> tuple[float, int]:
@@ -101,27 +95,6 @@ def cold_best(folder: Path, repeats: int = 5) -> tuple[float, int]:
         ms, tasks = done.stdout.split()
         runs.append((float(ms), int(tasks)))
     return sorted(runs)[repeats // 2]
-
-
-def machine() -> dict[str, Any]:
-    cpu = platform.processor()
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            cpu = line.partition(":")[2].strip()
-            break
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    return {
-        "machine": {"cpu": cpu, "cores": os.cpu_count(), "cores_used": 1},
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": commit.stdout.strip(),
-        "versions": {
-            "python": platform.python_version(),
-            "pyarrow": metadata.version("pyarrow"),
-            "tvm": metadata.version("apache-tvm"),
-        },
-    }
 
 
 def show(result: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ import errno
 import json
 import math
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import MeasurementMaker
+from conftest import MeasurementMaker, matmul_measurement
 from tensorese.errors import StoreError
 from tensorese.records.nouns import Status
 from tensorese.records.store import Store
@@ -65,8 +66,6 @@ def test_what_is_not_a_number_is_not_a_time(
 def test_best_is_the_minimum_of_its_platform_however_it_is_stored(
     tmp_path_factory: pytest.TempPathFactory, trials: list[tuple[str, int, Status, float, bool]]
 ) -> None:
-    from conftest import matmul_measurement
-
     store = Store.open(tmp_path_factory.mktemp("best"), create=True)
     expected: dict[tuple[str, str], float] = {}
     for platform, size, status, secs, then_compact in trials:
@@ -234,8 +233,9 @@ def test_a_forked_child_neither_shares_nor_blocks_the_journal(
         os.read(wait_here, 1)
         os._exit(0)
     try:
-        while store.table(["id"]).num_rows < 2:
-            pass
+        deadline = time.monotonic() + 30
+        while store.table(["id"]).num_rows < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
         assert store.compact() == 1  # ours; the child is alive and keeps its own
     finally:
         os.write(go_on, b"x")

@@ -46,9 +46,13 @@ Sentence: TypeAlias = tuple[Primitive, ...]
 _FORMS: dict[Form, Form] = {}
 
 
+# `json.dumps` with these settings would build the encoder anew for every value.
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
 def canonical_json(value: Any) -> str:
     """One spelling per value: sorted keys, no spaces, no NaN."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _ENCODER.encode(value)
 
 
 def primitive(type_: str, args: list[Arg], kind: str, shape: Shape) -> Primitive:
