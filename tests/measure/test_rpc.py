@@ -56,6 +56,7 @@ def test_a_killed_server_loses_and_labels_nothing(devices: Fleet) -> None:
     assert devices.count(STOCK) == 1
     assert sorted(found) == list(range(len(batch)))
     assert [m.status for m in found.values()] == [Status.OK] * len(batch)
+    assert sum(m.timing["faults"] for m in found.values()) >= 1, "the kill hit a running program"
     assert len({m.host for m in list(found.values())[-6:]}) == 1
 
 

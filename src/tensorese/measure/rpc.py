@@ -232,6 +232,7 @@ class _RpcDirector(Director):
             error=error,
             run=run,
             device=device,
+            faults=job.attempts,  # of the machinery, before this answer
             # Builders and other devices' clients are elsewhere, unless the server is here.
             co_runners=job.co_runners if local else 0,
         )
