@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import farm_support as programs
-
 from tensorese.measure.config import FarmConfig
 from tensorese.measure.farm import Farm
 from tensorese.measure.session import Tally, measure_new

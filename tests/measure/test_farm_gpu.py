@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import farm_support as programs
 import pytest
 
+import farm_support as programs
 from tensorese.measure.base import Candidate
 from tensorese.measure.candidates import from_module, from_schedule, workload_of
 from tensorese.measure.config import FarmConfig

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from reference_support import TARGET, module_of, run_in_tvm
 
+from reference_support import TARGET, module_of, run_in_tvm
 from tensorese.measure.reference import (
     Unsupported,
     compare,
