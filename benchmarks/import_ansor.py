@@ -75,6 +75,8 @@ def measure(files: list[Path], folder: Path) -> dict[str, Any]:
         "valid": sum(row["valid"] for row in rows.values()),
         "tasks": tasks,
         "seconds": sum(seconds.values()),
+        "cpu_seconds": time.process_time(),
+        "load_average": os.getloadavg()[0],
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "store_mb": facts["bytes"] / 1e6,
         "best_ms": best_ms,
@@ -106,6 +108,7 @@ def show(result: dict[str, Any]) -> None:
     console.print(table)
     total = result["total"]
     console.print(
+        f"CPU {total['cpu_seconds']:.0f} s (load average {total['load_average']:.1f}), "
         f"peak memory {total['peak_mib']:.0f} MiB, store {total['store_mb']:.1f} MB, best of "
         f"{total['tasks']} tasks on all platforms {total['best_ms']:.0f} ms (cold open)"
     )

@@ -106,7 +106,7 @@ def _is_split(step: Step) -> bool:
         len(step) == 6
         and type(step[3]) is int
         and isinstance(step[4], list)
-        and all(type(length) is int for length in step[4])
+        and set(map(type, step[4])) <= {int}
     )
 
 
