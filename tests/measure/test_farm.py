@@ -263,3 +263,15 @@ def nothing_is_left() -> Iterator[None]:
         for pid in children_of(os.getpid())
         if b"tensorese.measure.foreman" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
+
+
+def test_lanes_time_side_by_side_on_their_own_cores() -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        pytest.skip("needs two cores")
+    target = '{"kind":"llvm","num-cores":1}'
+    with Farm(target, FarmConfig(lanes=2, verify="all")) as measurer:
+        results = measurer.measure([*programs.good(), *programs.good(n=96)])
+    assert {m.status for m in results} == {Status.OK}
+    assert {tuple(m.timing["cores"]) for m in results} == {(cores[0],), (cores[1],)}
+    assert {m.timing["threads"] for m in results} == {1}

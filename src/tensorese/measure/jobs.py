@@ -30,6 +30,7 @@ class Job:
     attempts: int = 0
     built_at: float = 0.0
     build: Message = field(default_factory=dict)
+    lane: int = 0
     co_runners: int = 0
 
     @property

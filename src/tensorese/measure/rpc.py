@@ -23,7 +23,8 @@ from dataclasses import dataclass, field
 from tensorese.errors import MeasureError
 from tensorese.measure.config import CorePlan, FarmConfig
 from tensorese.measure.crew import Worker
-from tensorese.measure.farm import Director, Farm, Journal
+from tensorese.measure.director import Director
+from tensorese.measure.farm import Farm, Journal
 from tensorese.measure.jobs import Job
 from tensorese.measure.rpc_config import FleetConfig
 from tensorese.measure.wire import Message
