@@ -1,0 +1,272 @@
+"""Runs behind the TLP tables: one job trains a handful of models at once and judges each.
+
+A job is plain data; its rows go to a JSON-lines file, keyed, so that a stopped stage goes on
+where it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tensorese.evaluation.judge import judge_programs, judged_index
+from tensorese.evaluation.metrics import TaskResult
+from tensorese.evaluation.splits import by_workload, check_disjoint
+from tensorese.language import Encoder, MatrixSpec, paper_spec
+from tensorese.models.mtl_tlp import MTLTLP
+from tensorese.models.tlp import TLP, TLPConfig
+from tensorese.models.trunk import TrunkConfig
+from tensorese.records.store import Store
+from tensorese.training.data import Encoded, ProgramSet, encode_programs, read_programs
+from tensorese.training.groups import GroupConfig
+from tensorese.training.many import ManyTrainer, keep_labels
+from tensorese.training.trainer import TrainConfig, Trainer, predict
+
+STORES = {"k80": "ansor", "v100": "ansor", "mi50": "ansor", "a100": "metaschedule"}
+PLATFORMS = tuple(STORES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One architecture and recipe; a model per (fold, seed)."""
+
+    table: str
+    system: str
+    platforms: tuple[str, ...]
+    """Trained on; the first is the target where labels are cut."""
+    judged: tuple[str, ...] = ()
+    folds: tuple[int, ...] = (0, 1, 2)
+    seeds: tuple[int, ...] = (0,)
+    trunk: dict[str, Any] = field(default_factory=dict)
+    spec: dict[str, Any] = field(default_factory=dict)
+    train: dict[str, Any] = field(default_factory=dict)
+    groups: dict[str, Any] = field(default_factory=dict)
+    labels: int = 0
+    """Labels of the target that are kept; 0: all."""
+    share: float = 1.0
+    """Share of every task's training records that is kept (data size)."""
+    fine_tune: bool = False
+    """First the helpers without the target, then the target alone from there."""
+
+    def settings(self) -> dict[str, Any]:
+        skip = ("table", "system", "judged", "folds", "seeds")
+        return {k: v for k, v in asdict(self).items() if k not in skip}
+
+
+def row_key(row: dict[str, Any]) -> str:
+    parts = [row[k] for k in ("table", "system", "platform", "fold", "seed", "settings")]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def read_rows(folders: Iterable[Path]) -> list[dict[str, Any]]:
+    """Every row once; the last of equal keys counts."""
+    rows: dict[str, dict[str, Any]] = {}
+    for folder in folders:
+        for path in sorted(folder.glob("tlp_rows_*.jsonl")):
+            for line in path.read_text().splitlines():
+                if line.strip():
+                    row = json.loads(line)
+                    rows[row_key(row)] = row
+    return list(rows.values())
+
+
+# ---- data
+
+
+@lru_cache(maxsize=4)
+def programs_of(data: Path, platforms: tuple[str, ...]) -> ProgramSet:
+    stores = [Store.open(data / name) for name in sorted({STORES[p] for p in platforms})]
+    return read_programs(stores, platforms=platforms)
+
+
+@lru_cache(maxsize=1)
+def folds_of(data: Path) -> dict[str, int]:
+    """Folds over the workloads of all platforms together: a workload has one fold everywhere."""
+    workloads = {}
+    for name in sorted(set(STORES.values())):
+        workloads.update(Store.open(data / name).workloads())
+    return by_workload(workloads)
+
+
+@lru_cache(maxsize=2)
+def encoded_of(data: Path, platforms: tuple[str, ...], spec: MatrixSpec) -> Encoded:
+    return encode_programs(programs_of(data, platforms), Encoder(spec))
+
+
+def spec_of(programs: ProgramSet, job: Job) -> MatrixSpec:
+    if job.spec.get("preset") == "paper":
+        return paper_spec("gpu")
+    changes = {k: v for k, v in job.spec.items() if k != "preset"}
+    return programs.spec(**changes)
+
+
+def task_sides(data: Path, programs: ProgramSet, fold: int) -> tuple[list[int], list[int]]:
+    folds = folds_of(data)
+    place = np.array([folds[name] for name in programs.tasks])
+    train, test = np.flatnonzero(place != fold), np.flatnonzero(place == fold)
+    check_disjoint(
+        [programs.tasks[k] for k in train], [programs.tasks[k] for k in test], programs.workloads
+    )
+    return train.tolist(), test.tolist()
+
+
+def thin_out(programs: ProgramSet, tasks: Sequence[int], share: float, seed: int) -> ProgramSet:
+    if share >= 1.0:
+        return programs
+    keep = np.random.default_rng(seed).random(len(programs)) < share
+    latency, failed = programs.latency.copy(), programs.failed.copy()
+    drop = ~keep & np.isin(programs.task, np.asarray(tasks))
+    latency[drop], failed[drop] = np.nan, False
+    return replace(programs, latency=latency, failed=failed)
+
+
+# ---- one job
+
+
+def run_job(job: Job, data: Path, device: str) -> list[dict[str, Any]]:
+    started = time.monotonic()
+    programs = programs_of(data, job.platforms)
+    spec = spec_of(programs, job)
+    encoded = encoded_of(data, job.platforms, spec)
+    config = TLPConfig(trunk=TrunkConfig(**job.trunk), spec=spec)
+    train = TrainConfig(**job.train, groups=GroupConfig(**job.groups))
+    runs: list[tuple[ProgramSet, list[int], int]] = []
+    tests: list[tuple[int, int, list[int]]] = []
+    for fold in job.folds:
+        for seed in job.seeds:
+            tasks, held = task_sides(data, programs, fold)
+            cut = thin_out(programs, tasks, job.share, seed)
+            if job.labels:
+                cut = keep_labels(cut, job.platforms[0], tasks, job.labels, seed=seed)
+            runs.append((cut, tasks, seed))
+            tests.append((fold, seed, held))
+
+    def build(seed: int) -> TLP:
+        torch.manual_seed(seed)
+        kind = TLP if len(job.platforms) == 1 else MTLTLP
+        return kind(config, job.platforms)
+
+    score, steps, size = _train(job, build, encoded, runs, train, device)
+    seconds = time.monotonic() - started
+    rows = []
+    for k, (fold, seed, held) in enumerate(tests):
+        for platform in job.judged or job.platforms:
+            rows.append(
+                {
+                    "table": job.table,
+                    "system": job.system,
+                    "platform": platform,
+                    "fold": fold,
+                    "seed": seed,
+                    "settings": job.settings(),
+                    "epochs": train.epochs,
+                    "steps": steps,
+                    "parameters": size,
+                    "seconds_of_all": round(seconds, 1),
+                    "models": len(runs),
+                    "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+                    **judge_one(programs, platform, held, lambda index, k=k: score(k, index)),
+                }
+            )
+    return rows
+
+
+def judge_one(programs: ProgramSet, platform: str, held: list[int], score: Any) -> dict[str, Any]:
+    """Per task figures of one model on its held-out tasks, full and thinned."""
+    head = programs.head(platform)
+    index = judged_index(programs, platform, held)
+    scores = np.asarray(score(index))
+    scores = scores[:, head] if scores.ndim == 2 else scores
+    verdict = judge_programs(programs, platform, index, scores)
+    thin = np.isin(index, judged_index(programs, platform, held, thin=True))
+    thinned = judge_programs(programs, platform, index[thin], scores[thin])
+    return {
+        "tasks": {r.task: _figures(r) for r in verdict.tasks},
+        "small": {r.task: _figures(r) for r in verdict.small},
+        "thin": {r.task: _figures(r) for r in thinned.tasks},
+    }
+
+
+def _figures(result: TaskResult) -> list[float]:
+    """n, best, latency of top 1 / 5 / 10, pairwise, random top 1 / 5."""
+    chosen = [result.chosen[k] for k in (1, 5, 10)]
+    random = [result.random[k] for k in (1, 5)]
+    numbers = [result.best, *chosen, result.pairwise, *random]
+    return [result.n, *(float(f"{x:.6g}") for x in numbers)]
+
+
+def _train(
+    job: Job, build: Any, encoded: Encoded, runs: Any, train: TrainConfig, device: str
+) -> tuple[Any, int, int]:
+    size = sum(p.numel() for p in build(0).parameters())
+    if job.trunk.get("backbone") == "lstm":
+        return _train_singly(build, encoded, runs, train, device, size)
+    many = ManyTrainer(build, encoded, _helpers(job, runs), train, device)
+    many.fit()
+    steps = many.steps
+    if job.fine_tune:
+        start = [many.weights(k) for k in range(len(runs))]
+        later = replace(train, lr=train.lr * 0.3)
+        many = ManyTrainer(build, encoded, _targets(runs), later, device, start)
+        many.fit()
+        steps += many.steps
+
+    def score(k: int, index: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return many.predict(k, torch.from_numpy(index)).numpy()
+
+    return score, steps, size
+
+
+def _helpers(job: Job, runs: Any) -> Any:
+    """For fine-tuning: the helpers' labels, the target's head trained as one of theirs."""
+    if not job.fine_tune:
+        return runs
+    out = []
+    for programs, tasks, seed in runs:
+        latency, failed = programs.latency.copy(), programs.failed.copy()
+        # The target's head follows the first helper, so that it starts from something.
+        latency[:, 0], failed[:, 0] = latency[:, 1], failed[:, 1]
+        out.append((replace(programs, latency=latency, failed=failed), tasks, seed))
+    return out
+
+
+def _targets(runs: Any) -> Any:
+    out = []
+    for programs, tasks, seed in runs:
+        latency, failed = programs.latency.copy(), programs.failed.copy()
+        latency[:, 1:], failed[:, 1:] = np.nan, False
+        out.append((replace(programs, latency=latency, failed=failed), tasks, seed))
+    return out
+
+
+def _train_singly(
+    build: Any, encoded: Encoded, runs: Any, train: TrainConfig, device: str, size: int
+) -> tuple[Any, int, int]:
+    """An LSTM cannot be stacked: one model after the other."""
+    trainers = []
+    for programs, tasks, seed in runs:
+        trainer = Trainer(
+            build(seed),
+            programs,
+            encoded,
+            train_tasks=tasks,
+            config=replace(train, seed=seed),
+            device=device,
+        )
+        trainer.fit()
+        trainers.append(trainer)
+
+    def score(k: int, index: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        chosen = torch.from_numpy(index).to(trainers[k].device)
+        return predict(trainers[k].model, trainers[k].batch, chosen).cpu().numpy()
+
+    return score, trainers[0].steps, size

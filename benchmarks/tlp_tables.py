@@ -1,0 +1,123 @@
+"""The tables of the TLP and MTL-TLP papers on public measurements; see docs/models.md.
+
+    python benchmarks/tlp_tables.py run sweep --data DIR --out DIR --device cuda
+    python benchmarks/tlp_tables.py trees --data DIR --out DIR
+    python benchmarks/tlp_tables.py report --out DIR
+
+DIR of the data holds two imported stores: `ansor` (k80, v100, mi50) and `metaschedule` (a100).
+Choices are made in stage `sweep`, on folds 0-2 only; `final` runs the frozen configuration.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+
+from tlp_runs import Job, read_rows, row_key, run_job
+from tlp_stages import STAGES
+
+
+def _expected(job: Job) -> list[str]:
+    keys = []
+    for fold in job.folds:
+        for seed in job.seeds:
+            for platform in job.judged or job.platforms:
+                row: dict[str, Any] = {
+                    "table": job.table,
+                    "system": job.system,
+                    "platform": platform,
+                    "fold": fold,
+                    "seed": seed,
+                    "settings": json.loads(json.dumps(job.settings())),
+                }
+                keys.append(row_key(row))
+    return keys
+
+
+def _work(task: tuple[Job, Path, str, float]) -> tuple[Job, list[dict[str, Any]], str]:
+    job, data, device, deadline = task
+    if time.time() > deadline:
+        return job, [], "no time left"
+    try:
+        return job, run_job(job, data, device), ""
+    except Exception:
+        return job, [], traceback.format_exc()
+
+
+def run_stage(args: argparse.Namespace) -> None:
+    args.out.mkdir(parents=True, exist_ok=True)
+    done = {row_key(row) for row in read_rows([args.out, *args.rows])}
+    jobs = [job for job in STAGES[args.stage]() if not set(_expected(job)) <= done]
+    if args.only:
+        jobs = [job for job in jobs if any(word in job.system for word in args.only.split(","))]
+    deadline = time.time() + args.seconds
+    path = args.out / f"tlp_rows_{args.stage}.jsonl"
+    print(f"{args.stage}: {len(jobs)} jobs to run, {args.workers} at a time", flush=True)
+    context = multiprocessing.get_context("spawn")
+    start = time.time()
+    with context.Pool(args.workers) as pool, path.open("a") as file:
+        tasks = [(job, args.data, args.device, deadline) for job in jobs]
+        for job, rows, error in pool.imap_unordered(_work, tasks):
+            for row in rows:
+                file.write(json.dumps(row) + "\n")
+            file.flush()
+            print(f"{time.time() - start:6.0f}s {_line(job, rows, error)}", flush=True)
+
+
+def _line(job: Job, rows: list[dict[str, Any]], error: str) -> str:
+    if error:
+        return f"{job.system} {job.platforms}: {error.strip().splitlines()[-1]}\n{error[-1500:]}"
+    parts = []
+    for platform in job.judged or job.platforms:
+        figures = [
+            (f[1] / f[2], f[1] / f[3])
+            for row in rows
+            if row["platform"] == platform
+            for f in row["tasks"].values()
+        ]
+        one, five = (sum(x) / len(x) for x in zip(*figures, strict=True))
+        parts.append(f"{platform} {one:.3f}/{five:.3f}")
+    took = f"{rows[0]['steps']} steps, {rows[0]['seconds_of_all']}s for {rows[0]['models']}"
+    return f"{job.table}|{job.system}: {', '.join(parts)} ({took})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    for verb in ("run", "trees", "report"):
+        sub = verbs.add_parser(verb)
+        sub.add_argument("--out", type=Path, required=True)
+        sub.add_argument("--rows", type=Path, nargs="*", default=[], help="more folders of rows")
+        if verb == "report":
+            continue
+        sub.add_argument("--data", type=Path, required=True)
+        sub.add_argument("--seconds", type=float, default=520.0)
+        sub.add_argument("--only", default="")
+        if verb == "run":
+            sub.add_argument("stage", choices=sorted(STAGES))
+            sub.add_argument("--device", default="cuda")
+            sub.add_argument("--workers", type=int, default=3)
+    args = parser.parse_args()
+    if args.verb == "run":
+        run_stage(args)
+    elif args.verb == "trees":
+        from tlp_trees import run_trees
+
+        run_trees(args)
+    else:
+        from tlp_report import report
+
+        print(report(read_rows([args.out, *args.rows])))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""How good a ranking is, task by task. Higher scores should mean lower latency.
+
+The paper's top-k compares the best latency of a task with the best among the k programs the
+model likes most. Ties are broken at random with a fixed seed: a constant model scores like
+random order, not like the order of the file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+KS = (1, 5, 10, 20)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskResult:
+    """One task: best latency, best among the top k, and what random order would give."""
+
+    task: str
+    n: int
+    best: float
+    chosen: Mapping[int, float]
+    """Best latency among the k highest scored, by k."""
+    pairwise: float
+    random: Mapping[int, float]
+    """Expected top-k ratio of a random order, exact."""
+
+    def ratio(self, k: int) -> float:
+        return self.best / self.chosen[k]
+
+    @property
+    def regret(self) -> float:
+        """How much slower the first choice is than the best: 0 is perfect."""
+        return self.chosen[1] / self.best - 1.0
+
+
+def judge(task: str, scores: npt.ArrayLike, latency: npt.ArrayLike) -> TaskResult:
+    """Judges one task; both arrays hold its valid programs only."""
+    y = np.asarray(latency, dtype=np.float64)
+    s = np.asarray(scores, dtype=np.float64)
+    if len(y) != len(s) or not len(y):
+        raise ValueError(f"scores and latencies must pair up, got {len(s)} and {len(y)}")
+    noise = np.random.default_rng(0).random(len(y))
+    order = np.lexsort((noise, -s))
+    return TaskResult(
+        task=task,
+        n=len(y),
+        best=float(y.min()),
+        chosen={k: float(y[order[:k]].min()) for k in KS},
+        pairwise=pairwise_accuracy(s, y),
+        random={k: random_top_k(y, k) for k in KS},
+    )
+
+
+def pairwise_accuracy(scores: Floats, latency: Floats, limit: int = 2000) -> float:
+    """Share of pairs with different latency that are ordered right; a tied score is half right."""
+    if len(latency) > limit:
+        keep = np.random.default_rng(0).choice(len(latency), limit, replace=False)
+        scores, latency = scores[keep], latency[keep]
+    faster = latency[:, None] < latency[None, :]
+    total = int(faster.sum())
+    if not total:
+        return 0.5
+    ahead = np.sign(scores[:, None] - scores[None, :])
+    return float(((ahead + 1.0) / 2.0)[faster].sum() / total)
+
+
+def random_top_k(latency: Floats, k: int) -> float:
+    """E[min latency / best of k drawn without replacement], from order statistics."""
+    y = np.sort(latency)
+    n = len(y)
+    k = min(k, n)
+    # P(best of k is the i-th) = C(n-1-i, k-1) / C(n, k), on a log scale.
+    ways = [
+        math.lgamma(n - i) - math.lgamma(k) - math.lgamma(n - i - k + 1) for i in range(n - k + 1)
+    ]
+    total = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+    weights = np.exp(np.array(ways) - total)
+    return float((weights * (y[0] / y[: n - k + 1])).sum())
+
+
+def mean_top_k(results: Iterable[TaskResult], k: int) -> float:
+    return float(np.mean([result.ratio(k) for result in results]))
+
+
+def pooled_top_k(
+    results: Iterable[TaskResult], k: int, weights: Mapping[str, float] | None = None
+) -> float:
+    """The paper's figure: sum of w * best / sum of w * best among top k."""
+    best = chosen = 0.0
+    for result in results:
+        weight = 1.0 if weights is None else weights.get(result.task, 0.0)
+        best += weight * result.best
+        chosen += weight * result.chosen[k]
+    return best / chosen if chosen else math.nan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    mean: float
+    low: float
+    high: float
+
+
+def bootstrap(values: Sequence[float], *, draws: int = 10_000, seed: int = 0) -> Interval:
+    """95 % interval of the mean, tasks drawn with replacement.
+
+    Given differences of two systems on the same tasks, this is the paired bootstrap.
+    """
+    data = np.asarray(values, dtype=np.float64)
+    picks = np.random.default_rng(seed).integers(0, len(data), (draws, len(data)))
+    low, high = np.quantile(data[picks].mean(1), [0.025, 0.975])
+    return Interval(mean=float(data.mean()), low=float(low), high=float(high))
+
+
+def summary(results: Sequence[TaskResult]) -> dict[str, float | int]:
+    """The keys `tensorese eval --json` prints."""
+    out: dict[str, float | int] = {}
+    for k in (1, 5, 10):
+        out[f"top{k}"] = mean_top_k(results, k)
+        out[f"top{k}_pooled"] = pooled_top_k(results, k)
+    interval = bootstrap([result.ratio(1) for result in results])
+    out["top1_low"], out["top1_high"] = interval.low, interval.high
+    out["pairwise"] = float(np.mean([result.pairwise for result in results]))
+    out["regret"] = float(np.mean([result.regret for result in results]))
+    out["tasks"] = len(results)
+    for k in (1, 5, 10):
+        out[f"random_top{k}"] = float(np.mean([result.random[k] for result in results]))
+    return out

@@ -1,0 +1,123 @@
+"""Encoded programs as tensors: sketches stacked once, programs as a sketch index and values.
+
+Shape legend: S sketches, L rows, K name columns, W number columns, R live rows, V values,
+N programs, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tensorese.language import Template
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SketchTensors:
+    """Stacked templates. Live rows (those a decision reaches) are listed apart from fixed ones."""
+
+    types_SL: Tensor
+    names_SLK: Tensor
+    numbers_SLW: Tensor
+    source_SLW: Tensor
+    """Which value fills the cell, counted from 1; 0 where the cell is constant."""
+    real_SL: Tensor
+    fixed_SL: Tensor
+    live_SR: Tensor
+    """Row numbers of the live rows, padded with 0."""
+    has_live_SR: Tensor
+
+    def __len__(self) -> int:
+        return len(self.types_SL)
+
+    def to(self, device: torch.device | str) -> SketchTensors:
+        moved = {f.name: getattr(self, f.name).to(device) for f in fields(self)}
+        return SketchTensors(**moved)
+
+    def pick(self, index: Tensor) -> SketchTensors:
+        return SketchTensors(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ProgramBatch:
+    """Programs of any sketches: `sketch_N` points into `sketches`."""
+
+    sketches: SketchTensors
+    sketch_N: Tensor
+    values_NV: Tensor
+
+    def __len__(self) -> int:
+        return len(self.sketch_N)
+
+    def compact(self) -> ProgramBatch:
+        """The same programs with only the sketches they use: fixed rows are read once each."""
+        used, inverse = torch.unique(self.sketch_N, return_inverse=True)
+        return ProgramBatch(
+            sketches=self.sketches.pick(used), sketch_N=inverse, values_NV=self.values_NV
+        )
+
+    def select(self, index: Tensor) -> ProgramBatch:
+        return ProgramBatch(
+            sketches=self.sketches,
+            sketch_N=self.sketch_N[index],
+            values_NV=self.values_NV[index],
+        )
+
+    def to(self, device: torch.device | str) -> ProgramBatch:
+        return ProgramBatch(
+            sketches=self.sketches.to(device),
+            sketch_N=self.sketch_N.to(device),
+            values_NV=self.values_NV.to(device),
+        )
+
+
+def stack_templates(templates: Sequence[Template]) -> SketchTensors:
+    """One `SketchTensors` of all templates; they must share a spec."""
+    source = np.zeros((len(templates), *templates[0].numbers.shape), dtype=np.int64)
+    n_live = max(1, *(len(t.live) for t in templates))
+    live = np.zeros((len(templates), n_live), dtype=np.int64)
+    has_live = np.zeros((len(templates), n_live), dtype=bool)
+    real = np.stack([t.mask for t in templates])
+    fixed = real.copy()
+    for k, template in enumerate(templates):
+        row, column, value = template.cells.T
+        source[k, row, column] = value + 1
+        rows = template.live
+        live[k, : len(rows)] = rows
+        has_live[k, : len(rows)] = True
+        fixed[k, rows] = False
+    return SketchTensors(
+        types_SL=torch.from_numpy(np.stack([t.types for t in templates]).astype(np.int64)),
+        names_SLK=torch.from_numpy(np.stack([t.names for t in templates]).astype(np.int64)),
+        numbers_SLW=torch.from_numpy(np.stack([t.numbers for t in templates])),
+        source_SLW=torch.from_numpy(source),
+        real_SL=torch.from_numpy(real),
+        fixed_SL=torch.from_numpy(fixed),
+        live_SR=torch.from_numpy(live),
+        has_live_SR=torch.from_numpy(has_live),
+    )
+
+
+def live_numbers(batch: ProgramBatch) -> Tensor:
+    """`[N, R, W]`: the live rows' numbers with the programs' values in their holes."""
+    sketches = batch.sketches
+    rows_SRW = sketches.live_SR[:, :, None].expand(-1, -1, sketches.numbers_SLW.shape[2])
+    constant = sketches.numbers_SLW.gather(1, rows_SRW)
+    source = sketches.source_SLW.gather(1, rows_SRW)
+    return _fill(constant, source, batch)
+
+
+def all_numbers(batch: ProgramBatch) -> Tensor:
+    """`[N, L, W]`: every row, as a model without our shortcut reads it."""
+    return _fill(batch.sketches.numbers_SLW, batch.sketches.source_SLW, batch)
+
+
+def _fill(constant_SRW: Tensor, source_SRW: Tensor, batch: ProgramBatch) -> Tensor:
+    values = torch.nn.functional.pad(batch.values_NV, (1, 0))
+    source = source_SRW[batch.sketch_N]
+    filled = values.gather(1, source.flatten(1)).view(source.shape)
+    return constant_SRW[batch.sketch_N] + filled

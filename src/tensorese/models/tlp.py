@@ -1,0 +1,95 @@
+"""TLP: reads a schedule's primitives, ranks programs of a task. One trunk, one head.
+
+Higher is faster; scores compare within a task only. Each head gives two numbers a program: a
+rank score and the logit of "this program fails".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tensorese.errors import TensoreseError, did_you_mean
+from tensorese.language import MatrixSpec, paper_spec
+from tensorese.models.batch import ProgramBatch
+from tensorese.models.trunk import TrunkConfig, make_trunk
+
+
+class ModelError(TensoreseError):
+    """A model that cannot be built, loaded or asked as wanted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TLPConfig:
+    trunk: TrunkConfig = field(default_factory=TrunkConfig)
+    spec: MatrixSpec = field(default_factory=MatrixSpec)
+
+
+def default_config(spec: MatrixSpec, **changes: object) -> TLPConfig:
+    """Our own: see docs/models.md for the table that each choice comes from."""
+    return TLPConfig(trunk=TrunkConfig(**changes), spec=spec)  # type: ignore[arg-type]
+
+
+def paper_config(kind: str = "gpu", backbone: str = "attention") -> TLPConfig:
+    """As published; `kind` (cpu or gpu) sets the crop."""
+    trunk = TrunkConfig(
+        style="paper",
+        backbone=backbone,  # type: ignore[arg-type]
+        width=256,
+        heads=8,
+        dropout=0.0,
+        mask=False,
+        positions=False,
+    )
+    return TLPConfig(trunk=trunk, spec=paper_spec(kind))
+
+
+def make_head(config: TrunkConfig) -> nn.Module:
+    if config.style == "paper":
+        return nn.Sequential(
+            *(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU()),
+            *(nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 2)),
+        )
+    width = config.width
+    return nn.Sequential(
+        nn.Linear(width, width), nn.GELU(), nn.Dropout(config.dropout), nn.Linear(width, 2)
+    )
+
+
+class TLP(nn.Module):
+    """`forward` gives `[N, heads, 2]`; a plain TLP has one head."""
+
+    kind: ClassVar[str] = "tlp"
+
+    def __init__(self, config: TLPConfig, platforms: tuple[str, ...]) -> None:
+        super().__init__()
+        if len(platforms) != 1 and self.kind == "tlp":
+            raise ModelError(
+                f"tlp has one platform, but got {', '.join(platforms) or 'none'}; use mtl-tlp"
+            )
+        self.config = config
+        self.platforms = platforms
+        self.trunk = make_trunk(config.trunk, config.spec)
+        self.heads = nn.ModuleList(make_head(config.trunk) for _ in platforms)
+
+    def forward(self, batch: ProgramBatch) -> Tensor:
+        x = self.trunk(batch)
+        out = torch.stack([head(x) for head in self.heads], dim=-2)
+        return out.sum(1) if self.config.trunk.style == "paper" else out
+
+    def head_index(self, platform: str) -> int:
+        if platform not in self.platforms:
+            raise ModelError(
+                f"the model knows {', '.join(self.platforms)}, but got platform {platform!r}"
+                f"{did_you_mean(platform, self.platforms)}; name one of them or add a head"
+            )
+        return self.platforms.index(platform)
+
+
+def final_score(outputs: Tensor) -> Tensor:
+    """Rank score, lowered where the model expects a failure. Bounded use of the class logit."""
+    return outputs[..., 0] + F.logsigmoid(3.0 - outputs[..., 1])

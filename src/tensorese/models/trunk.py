@@ -1,0 +1,262 @@
+"""The part of TLP that all platforms share: a program's rows in, one vector out.
+
+Three trunks behind one signature. `live` (ours): fixed rows are read once per sketch into a few
+context tokens; only the rows that decisions reach are computed per program. `all`: ordinary
+self-attention or an LSTM over every row. `paper`: as published, see `PaperTrunk`.
+Shape legend: see `batch`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tensorese.language import MatrixSpec
+from tensorese.language.vocabulary import NAME_SLOTS, TYPE_SLOTS
+from tensorese.models.batch import ProgramBatch, all_numbers, live_numbers
+
+N_TYPES_PAPER = 11
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrunkConfig:
+    """Sizes and switches; every switch is a row of the ablation table."""
+
+    style: Literal["live", "all", "paper"] = "live"
+    backbone: Literal["attention", "lstm"] = "attention"
+    width: int = 128
+    heads: int = 4
+    layers: int = 1
+    blocks: int = 2
+    """Residual blocks after the rows are summed."""
+    context_tokens: int = 4
+    dropout: float = 0.1
+    mask: bool = True
+    """Padding takes no part; without it (as published) it attends and is summed."""
+    positions: bool = True
+    scale: float = 0.25
+    """Factor on log2 numbers, so that inputs are of order one."""
+
+    def __post_init__(self) -> None:
+        if self.width % self.heads:
+            raise ValueError(f"width must be a multiple of heads, got {self.width}, {self.heads}")
+
+
+def spread(per_sketch: Tensor, sketch_N: Tensor) -> Tensor:
+    """`per_sketch[sketch_N]` whose gradient is a segment sum, many times faster than indexing's."""
+    return F.embedding(sketch_N, per_sketch.flatten(1)).view(-1, *per_sketch.shape[1:])
+
+
+def attention(query: Tensor, key: Tensor, value: Tensor, allowed_NK: Tensor | None) -> Tensor:
+    """Softmax attention written out: a few dozen rows, and it runs under `vmap` everywhere."""
+    weight = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)
+    if allowed_NK is not None:
+        weight = weight.masked_fill(~allowed_NK[:, None, None, :], -3e4)
+    return torch.softmax(weight.float(), dim=-1).to(value.dtype) @ value
+
+
+class RowEncoder(nn.Module):
+    """One row to one vector: type, names and position embedded, numbers projected, then mixed."""
+
+    def __init__(self, config: TrunkConfig, spec: MatrixSpec) -> None:
+        super().__init__()
+        width = config.width
+        self.scale = config.scale if spec.log else 1.0
+        self.types = nn.Embedding(TYPE_SLOTS, width)
+        self.names = nn.Embedding(NAME_SLOTS, width)
+        self.positions = nn.Embedding(spec.length, width) if config.positions else None
+        self.numbers = nn.Linear(spec.numbers, width)
+        self.mix = nn.Sequential(nn.GELU(), nn.Linear(width, width), nn.GELU())
+        self.out = nn.Linear(width, width)
+        for table in (self.types, self.names, self.positions):
+            if table is not None:
+                nn.init.normal_(table.weight, std=0.5)
+
+    def constant(self, types: Tensor, names: Tensor, rows: Tensor) -> Tensor:
+        """The part of a row that only its sketch decides."""
+        embedded: Tensor = self.types(types)
+        if names.shape[-1]:
+            embedded = embedded + (self.names(names) * (names > 0)[..., None]).sum(-2)
+        if self.positions is not None:
+            embedded = embedded + self.positions(rows)
+        return embedded
+
+    def forward(self, constant: Tensor, numbers: Tensor) -> Tensor:
+        hidden = constant + self.numbers(numbers * self.scale)
+        mixed: Tensor = self.out(self.mix(hidden))
+        return hidden + mixed
+
+
+class Attention(nn.Module):
+    """Pre-norm attention block; `context` adds keys that are read but not rewritten."""
+
+    def __init__(self, config: TrunkConfig) -> None:
+        super().__init__()
+        width = config.width
+        self.heads = config.heads
+        self.norm = nn.LayerNorm(width)
+        self.query = nn.Linear(width, width)
+        self.key_value = nn.Linear(width, 2 * width)
+        self.merge = nn.Linear(width, width)
+        self.norm_feed = nn.LayerNorm(width)
+        self.feed = nn.Sequential(
+            nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)
+        )
+        self.drop = nn.Dropout(config.dropout)
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+    def attend(self, asking: Tensor, answering: Tensor, allowed: Tensor | None) -> Tensor:
+        key, value = self.key_value(answering).chunk(2, dim=-1)
+        mixed = attention(
+            self._split(self.query(asking)), self._split(key), self._split(value), allowed
+        )
+        merged: Tensor = self.merge(mixed.transpose(1, 2).flatten(2))
+        return merged
+
+    def forward(self, x: Tensor, context: Tensor | None, allowed: Tensor | None) -> Tensor:
+        normed = self.norm(x)
+        answering = normed if context is None else torch.cat([normed, context], dim=1)
+        x = x + self.drop(self.attend(normed, answering, allowed))
+        fed: Tensor = self.feed(self.norm_feed(x))
+        return x + self.drop(fed)
+
+
+class Residuals(nn.Module):
+    """The published x + ReLU(Linear x) blocks, with GELU and dropout."""
+
+    def __init__(self, width: int, blocks: int, dropout: float) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(blocks))
+        self.drop = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = x + self.drop(F.gelu(layer(x)))
+        return x
+
+
+class LiveTrunk(nn.Module):
+    """Per program only the live rows; what is constant in a sketch is summarised once."""
+
+    def __init__(self, config: TrunkConfig, spec: MatrixSpec) -> None:
+        super().__init__()
+        self.rows = RowEncoder(config, spec)
+        self.asked = nn.Parameter(torch.randn(config.context_tokens, config.width) * 0.5)
+        self.summary = Attention(config)
+        self.norm_context = nn.LayerNorm(config.width)
+        self.layers = nn.ModuleList(Attention(config) for _ in range(config.layers))
+        self.pooled = nn.Linear(2 * config.width, config.width)
+        self.residuals = Residuals(config.width, config.blocks, config.dropout)
+
+    def context(self, batch: ProgramBatch) -> Tensor:
+        """`[S, tokens, D]`: the fixed rows of each sketch, asked by learnt queries."""
+        s = batch.sketches
+        positions = torch.arange(s.types_SL.shape[1], device=s.types_SL.device)
+        constant = self.rows.constant(s.types_SL, s.names_SLK, positions)
+        rows = self.summary.norm(self.rows(constant, s.numbers_SLW))
+        asking = self.asked.expand(len(s), -1, -1)
+        # A sketch may have no fixed row: let it see its (open) rows rather than nothing.
+        allowed = s.fixed_SL | ~s.fixed_SL.any(1, keepdim=True)
+        answer = asking + self.summary.attend(asking, rows, allowed)
+        out: Tensor = self.norm_context(answer + self.summary.feed(self.summary.norm_feed(answer)))
+        return out
+
+    def forward(self, batch: ProgramBatch) -> Tensor:
+        s = batch.sketches
+        constant_SRD = self.rows.constant(
+            s.types_SL.gather(1, s.live_SR),
+            s.names_SLK.gather(1, s.live_SR[:, :, None].expand(-1, -1, s.names_SLK.shape[2])),
+            s.live_SR,
+        )
+        real = s.has_live_SR[batch.sketch_N]
+        context = self.context(batch)
+        first = self.rows(spread(constant_SRD, batch.sketch_N), live_numbers(batch))
+        allowed = F.pad(real, (0, context.shape[1]), value=True)
+        context_N = spread(context, batch.sketch_N)
+        x = first
+        for layer in self.layers:
+            x = layer(x, context_N, allowed)
+        kept = real[..., None].to(x.dtype) / 4
+        both = torch.cat([(first * kept).sum(1), (x * kept).sum(1)], dim=-1)
+        pooled: Tensor = self.residuals(self.pooled(both) + context_N.mean(1))
+        return pooled
+
+
+class AllTrunk(nn.Module):
+    """Every row of every program, by self-attention or an LSTM."""
+
+    def __init__(self, config: TrunkConfig, spec: MatrixSpec) -> None:
+        super().__init__()
+        self.config = config
+        self.rows = RowEncoder(config, spec)
+        self.layers = nn.ModuleList()
+        self.lstm: nn.LSTM | None = None
+        if config.backbone == "lstm":
+            self.lstm = nn.LSTM(config.width, config.width, batch_first=True)
+        else:
+            self.layers.extend(Attention(config) for _ in range(config.layers))
+        self.residuals = Residuals(config.width, config.blocks, config.dropout)
+
+    def forward(self, batch: ProgramBatch) -> Tensor:
+        s = batch.sketches
+        positions = torch.arange(s.types_SL.shape[1], device=s.types_SL.device)
+        constant = self.rows.constant(s.types_SL, s.names_SLK, positions)
+        x = self.rows(spread(constant, batch.sketch_N), all_numbers(batch))
+        real = s.real_SL[batch.sketch_N]
+        if self.lstm is not None:
+            last = real.sum(1).clamp(min=1) - 1
+            states = self.lstm(x)[0]
+            pooled: Tensor = states[torch.arange(len(x), device=x.device), last]
+        else:
+            for layer in self.layers:
+                x = layer(x, None, real if self.config.mask else None)
+            kept = x * real[..., None] if self.config.mask else x
+            pooled = kept.sum(1) / 4
+        out: Tensor = self.residuals(pooled)
+        return out
+
+
+class PaperTrunk(nn.Module):
+    """As published: row MLP, one attention without norm, 2 residual blocks, no mask, no positions.
+
+    Heads apply per position and are summed (`per_position`); types are one-hot.
+    """
+
+    def __init__(self, config: TrunkConfig, spec: MatrixSpec) -> None:
+        super().__init__()
+        sizes = [TYPE_SLOTS + spec.numbers, 64, 128, 256, 256]
+        layers: list[nn.Module] = []
+        for inner, outer in itertools.pairwise(sizes):
+            layers += [nn.Linear(inner, outer), nn.ReLU()]
+        self.encode = nn.Sequential(*layers)
+        self.lstm = nn.LSTM(256, 256, batch_first=True) if config.backbone == "lstm" else None
+        self.query_key_value = nn.Linear(256, 3 * 256)
+        self.merge = nn.Linear(256, 256)
+        self.blocks = nn.ModuleList(nn.Linear(256, 256) for _ in range(2))
+
+    def forward(self, batch: ProgramBatch) -> Tensor:
+        hot = F.one_hot(batch.sketches.types_SL, TYPE_SLOTS).float()
+        hot = hot * batch.sketches.real_SL[..., None]
+        x = self.encode(torch.cat([hot[batch.sketch_N], all_numbers(batch)], dim=-1))
+        if self.lstm is not None:
+            x = self.lstm(x)[0][:, -1:]
+        else:
+            parts = self.query_key_value(x).chunk(3, dim=-1)
+            query, key, value = (p.unflatten(-1, (8, -1)).transpose(1, 2) for p in parts)
+            x = x + self.merge(attention(query, key, value, None).transpose(1, 2).flatten(2))
+        for block in self.blocks:
+            x = x + F.relu(block(x))
+        out: Tensor = x
+        return out
+
+
+def make_trunk(config: TrunkConfig, spec: MatrixSpec) -> nn.Module:
+    trunks = {"live": LiveTrunk, "all": AllTrunk, "paper": PaperTrunk}
+    return trunks[config.style](config, spec)

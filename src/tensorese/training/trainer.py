@@ -1,0 +1,294 @@
+"""The training loop: task-grouped batches, ranking loss, cosine schedule, exact resume.
+
+Everything random depends on (seed, epoch): what is saved after an epoch is enough to go on as
+if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tensorese.models.batch import ProgramBatch, stack_templates
+from tensorese.models.tlp import TLP, final_score
+from tensorese.training import losses
+from tensorese.training.checkpoint import load_checkpoint, save_checkpoint
+from tensorese.training.data import DataError, Encoded, ProgramSet
+from tensorese.training.groups import GroupConfig, Groups
+
+Progress = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    epochs: int = 20
+    groups: GroupConfig = field(default_factory=GroupConfig)
+    loss: Literal["rank", "mse", "both"] = "both"
+    mse_weight: float = 10.0
+    """Weight of the squared error beside the ranking loss."""
+    failed_weight: float = 0.1
+    """Weight of the class "fails"; 0 trains on valid programs only."""
+    lr: float = 1e-3
+    weight_decay: float = 1e-2
+    clip: float = 1.0
+    warmup: float = 0.05
+    """Share of the steps with a rising learning rate; a cosine follows."""
+    average: float = 0.995
+    """Weights used are a running mean with this memory per step; 0 uses the last ones."""
+    bf16: bool | None = None
+    """Mixed precision; None: on CUDA only."""
+    seed: int = 0
+    patience: int = 0
+    """Stop after this many epochs without a better validation top-1; 0 never stops early."""
+
+
+@dataclass(kw_only=True, eq=False)
+class Labels:
+    """Labels on the device, `[n, platforms]`; `label` is task minimum / latency."""
+
+    label: Tensor
+    valid: Tensor
+    failed: Tensor
+
+    def pick(self, flat: Tensor, shape: torch.Size) -> Labels:
+        return Labels(**{k: v[flat].unflatten(0, shape) for k, v in vars(self).items()})
+
+
+def make_labels(programs: ProgramSet, tasks: Sequence[int]) -> Labels:
+    """Labels of the given tasks only: the others' minima are never looked at."""
+    label = np.zeros(programs.latency.shape, dtype=np.float32)
+    allowed = np.isin(programs.task, np.asarray(tasks))
+    for head in range(len(programs.platforms)):
+        latency = programs.latency[:, head]
+        valid = np.isfinite(latency) & allowed
+        best = np.full(len(programs.tasks), np.inf)
+        np.minimum.at(best, programs.task[valid], latency[valid])
+        label[valid, head] = best[programs.task[valid]] / latency[valid]
+    return Labels(
+        label=torch.from_numpy(label),
+        valid=torch.from_numpy(np.isfinite(programs.latency) & allowed[:, None]),
+        failed=torch.from_numpy(programs.failed & allowed[:, None]),
+    )
+
+
+def total_loss(
+    outputs_GNP2: Tensor, labels: Labels, present_GN: Tensor, config: TrainConfig
+) -> Tensor:
+    """Sum over platforms; a platform without labels in the batch adds nothing."""
+    total = outputs_GNP2.sum() * 0.0
+    for head in range(outputs_GNP2.shape[2]):
+        score, logit = outputs_GNP2[:, :, head, 0], outputs_GNP2[:, :, head, 1]
+        valid = labels.valid[:, :, head] & present_GN
+        label = labels.label[:, :, head]
+        if config.loss in ("rank", "both"):
+            total = total + losses.lambda_rank(score, label, valid)
+        if config.loss in ("mse", "both"):
+            total = total + config.mse_weight * losses.squared_error(score, label, valid)
+        if config.failed_weight:
+            failed = labels.failed[:, :, head] & present_GN
+            fails = losses.failure_loss(logit, failed, valid | failed)
+            total = total + config.failed_weight * fails
+    return total
+
+
+def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
+    """Rises in a line, falls in a cosine."""
+    warm = max(1, round(config.warmup * steps))
+    if step < warm:
+        return config.lr * (step + 1) / warm
+    done = (step - warm) / max(1, steps - warm)
+    return config.lr * 0.5 * (1.0 + math.cos(math.pi * done))
+
+
+def as_batch(encoded: Encoded) -> ProgramBatch:
+    return ProgramBatch(
+        sketches=stack_templates(encoded.templates),
+        sketch_N=torch.from_numpy(encoded.pair),
+        values_NV=torch.from_numpy(encoded.values),
+    )
+
+
+def predict(
+    model: nn.Module, batch: ProgramBatch, index: Tensor, *, chunk: int = 8192, bf16: bool = False
+) -> Tensor:
+    """Scores `[len(index), platforms]` in float32."""
+    model.eval()
+    device = batch.sketch_N.device
+    parts = []
+    with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+        for piece in index.split(chunk):
+            parts.append(final_score(model(batch.select(piece).compact()).float()))
+    return torch.cat(parts) if parts else torch.zeros(0, 1)
+
+
+class Trainer:
+    """`fit` runs to the end, or on from `resume_from` if that file exists."""
+
+    def __init__(
+        self,
+        model: TLP,
+        programs: ProgramSet,
+        encoded: Encoded,
+        *,
+        train_tasks: Sequence[int],
+        config: TrainConfig,
+        device: str | torch.device = "cpu",
+        validate: Callable[[TLP, ProgramBatch], dict[str, float]] | None = None,
+        wrap: Callable[[nn.Module], nn.Module] | None = None,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        self.config = config
+        self.device = torch.device(device)
+        self.model = model.to(self.device)
+        self.wrapped = wrap(self.model) if wrap else self.model
+        self.rank, self.world = rank, world
+        self.batch = as_batch(encoded).to(self.device)
+        labels = make_labels(programs, train_tasks)
+        self.labels = Labels(**{k: v.to(self.device) for k, v in vars(labels).items()})
+        self.groups = Groups(
+            programs,
+            train_tasks,
+            config.groups,
+            seed=config.seed,
+            failed=config.failed_weight > 0,
+        )
+        if not self.groups.records:
+            raise DataError(
+                "training needs a task with at least two valid records, but got none; "
+                "add records of programs that ran"
+            )
+        self.validate = validate
+        self.steps = config.epochs * self.groups.per_epoch
+        self.step = 0
+        self.bf16 = self.device.type == "cuda" if config.bf16 is None else config.bf16
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(),
+            lr=config.lr,
+            weight_decay=config.weight_decay,
+            fused=self.device.type == "cuda",
+        )
+        self.average = {k: v.detach().clone() for k, v in self.model.named_parameters()}
+        self.history: list[dict[str, Any]] = []
+        self.best: tuple[float, int, dict[str, Tensor]] | None = None
+
+    # ---- one step
+
+    def loss(self, index_GN: Tensor) -> Tensor:
+        """The loss of one batch of groups; every platform's labels of its programs count."""
+        present = index_GN >= 0
+        flat = index_GN.clamp(min=0).flatten()
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+            outputs = self.wrapped(self.batch.select(flat).compact())
+        outputs = outputs.float().unflatten(0, index_GN.shape)
+        return total_loss(outputs, self.labels.pick(flat, index_GN.shape), present, self.config)
+
+    def _advance(self, index_GN: Tensor) -> Tensor:
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(self.config, self.step, self.steps)
+        loss = self.loss(index_GN)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        self.optimizer.step()
+        self.step += 1
+        if self.config.average:
+            # Early on a long memory would hold the random start.
+            memory = min(self.config.average, self.step / (self.step + 10.0))
+            with torch.no_grad():
+                torch._foreach_lerp_(
+                    list(self.average.values()),
+                    [p.detach() for p in self.model.parameters()],
+                    1.0 - memory,
+                )
+        return loss.detach()
+
+    # ---- the loop
+
+    def fit(self, *, resume_from: Path | None = None, progress: Progress | None = None) -> TLP:
+        """Trains, then leaves the averaged (or best validated) weights in the model."""
+        first = self._resume(resume_from)
+        start = time.monotonic()
+        for epoch in range(first, self.config.epochs):
+            entry = self._epoch(epoch)
+            done = epoch + 1 - first
+            left = (time.monotonic() - start) / done * (self.config.epochs - epoch - 1)
+            self.history.append(entry)
+            if progress:
+                progress({**entry, "seconds_left": left})
+            if resume_from is not None and self.rank == 0:
+                save_checkpoint(resume_from, self, epoch + 1)
+            if self._should_stop(entry, epoch):
+                break
+        self._settle()
+        return self.model
+
+    def _epoch(self, epoch: int) -> dict[str, Any]:
+        torch.manual_seed((self.config.seed * 1_000_003 + epoch) * 97 + self.rank)
+        self.model.train()
+        batches = torch.from_numpy(self.groups.epoch(epoch)[:, self.rank :: self.world])
+        batches = batches.to(self.device)
+        total = torch.zeros((), device=self.device)
+        for index_GN in batches:
+            total += self._advance(index_GN)
+        entry: dict[str, Any] = {"epoch": epoch + 1, "steps": self.step}
+        entry["loss"] = float(total) / len(batches)
+        if self.validate is not None:
+            with self._averaged():
+                entry.update(self.validate(self.model, self.batch))
+        return entry
+
+    def _should_stop(self, entry: dict[str, Any], epoch: int) -> bool:
+        if self.validate is None or not self.config.patience:
+            return False
+        value = float(entry["top1"])
+        if self.best is None or value > self.best[0]:
+            with self._averaged():
+                state = {k: v.detach().clone() for k, v in self.model.state_dict().items()}
+            self.best = (value, epoch, state)
+        return epoch - self.best[1] >= self.config.patience
+
+    def _settle(self) -> None:
+        if self.best is not None:
+            self.model.load_state_dict(self.best[2])
+        elif self.config.average:
+            with torch.no_grad():
+                for name, parameter in self.model.named_parameters():
+                    parameter.copy_(self.average[name])
+
+    def _averaged(self) -> _Swap:
+        return _Swap(self.model, self.average if self.config.average else {})
+
+    def _resume(self, path: Path | None) -> int:
+        if path is None or not path.exists():
+            return 0
+        return load_checkpoint(path, self)
+
+
+class _Swap:
+    """Uses the averaged weights inside the block, then gives the model its own back."""
+
+    def __init__(self, model: nn.Module, average: dict[str, Tensor]) -> None:
+        self.model, self.average = model, average
+
+    def _exchange(self) -> None:
+        with torch.no_grad():
+            for name, parameter in self.model.named_parameters():
+                if name in self.average:
+                    kept = parameter.detach().clone()
+                    parameter.copy_(self.average[name])
+                    self.average[name].copy_(kept)
+
+    def __enter__(self) -> None:
+        self._exchange()
+
+    def __exit__(self, *_: object) -> None:
+        self._exchange()
