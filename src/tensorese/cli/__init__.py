@@ -22,6 +22,9 @@ VERBS: dict[str, tuple[str, str]] = {
     "demo": ("tensorese.cli.demo:demo", "Measure candidates of a conv2d; best against naive."),
     "measure": ("tensorese.cli.measure:measure", "Measure a store's programs on this machine."),
     "data": ("tensorese.cli.data:data", "Import, inspect, export, merge and verify records."),
+    "train": ("tensorese.cli.train:train", "Train a cost model on measured programs."),
+    "eval": ("tensorese.cli.eval:evaluate", "Judge a model on workloads it has not seen."),
+    "score": ("tensorese.cli.score:score", "Print a model's scores of recorded programs."),
 }
 
 

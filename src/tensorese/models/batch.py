@@ -7,7 +7,7 @@ N programs, D width.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -37,6 +37,10 @@ class SketchTensors:
     def to(self, device: torch.device | str) -> SketchTensors:
         moved = {f.name: getattr(self, f.name).to(device) for f in fields(self)}
         return SketchTensors(**moved)
+
+    def cast(self, dtype: torch.dtype) -> SketchTensors:
+        """Numbers in another precision."""
+        return replace(self, numbers_SLW=self.numbers_SLW.to(dtype))
 
     def pick(self, index: Tensor) -> SketchTensors:
         return SketchTensors(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
@@ -118,6 +122,8 @@ def all_numbers(batch: ProgramBatch) -> Tensor:
 
 def _fill(constant_SRW: Tensor, source_SRW: Tensor, batch: ProgramBatch) -> Tensor:
     values = torch.nn.functional.pad(batch.values_NV, (1, 0))
+    if len(source_SRW) == 1:
+        return constant_SRW + values[:, source_SRW[0]]
     source = source_SRW[batch.sketch_N]
     filled = values.gather(1, source.flatten(1)).view(source.shape)
     return constant_SRW[batch.sketch_N] + filled

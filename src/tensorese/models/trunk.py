@@ -49,7 +49,11 @@ class TrunkConfig:
 
 def spread(per_sketch: Tensor, sketch_N: Tensor) -> Tensor:
     """`per_sketch[sketch_N]` whose gradient is a segment sum, many times faster than indexing's."""
-    return F.embedding(sketch_N, per_sketch.flatten(1)).view(-1, *per_sketch.shape[1:])
+    if len(per_sketch) == 1:
+        return per_sketch.expand(len(sketch_N), *per_sketch.shape[1:])
+    gathered: Tensor = F.embedding(sketch_N, per_sketch.flatten(1))
+    spread_out: Tensor = gathered.view(-1, *per_sketch.shape[1:])
+    return spread_out
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, allowed_NK: Tensor | None) -> Tensor:
@@ -57,7 +61,8 @@ def attention(query: Tensor, key: Tensor, value: Tensor, allowed_NK: Tensor | No
     weight = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)
     if allowed_NK is not None:
         weight = weight.masked_fill(~allowed_NK[:, None, None, :], -3e4)
-    return torch.softmax(weight.float(), dim=-1).to(value.dtype) @ value
+    mixed: Tensor = torch.softmax(weight.float(), dim=-1).to(value.dtype) @ value
+    return mixed
 
 
 class RowEncoder(nn.Module):
@@ -88,8 +93,8 @@ class RowEncoder(nn.Module):
 
     def forward(self, constant: Tensor, numbers: Tensor) -> Tensor:
         hidden = constant + self.numbers(numbers * self.scale)
-        mixed: Tensor = self.out(self.mix(hidden))
-        return hidden + mixed
+        out: Tensor = hidden + self.out(self.mix(hidden))
+        return out
 
 
 class Attention(nn.Module):
@@ -110,7 +115,7 @@ class Attention(nn.Module):
         self.drop = nn.Dropout(config.dropout)
 
     def _split(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        return x.reshape(*x.shape[:-1], self.heads, -1).transpose(1, 2)
 
     def attend(self, asking: Tensor, answering: Tensor, allowed: Tensor | None) -> Tensor:
         key, value = self.key_value(answering).chunk(2, dim=-1)
@@ -124,8 +129,8 @@ class Attention(nn.Module):
         normed = self.norm(x)
         answering = normed if context is None else torch.cat([normed, context], dim=1)
         x = x + self.drop(self.attend(normed, answering, allowed))
-        fed: Tensor = self.feed(self.norm_feed(x))
-        return x + self.drop(fed)
+        out: Tensor = x + self.drop(self.feed(self.norm_feed(x)))
+        return out
 
 
 class Residuals(nn.Module):
@@ -249,7 +254,7 @@ class PaperTrunk(nn.Module):
             x = self.lstm(x)[0][:, -1:]
         else:
             parts = self.query_key_value(x).chunk(3, dim=-1)
-            query, key, value = (p.unflatten(-1, (8, -1)).transpose(1, 2) for p in parts)
+            query, key, value = (p.reshape(*p.shape[:-1], 8, -1).transpose(1, 2) for p in parts)
             x = x + self.merge(attention(query, key, value, None).transpose(1, 2).flatten(2))
         for block in self.blocks:
             x = x + F.relu(block(x))

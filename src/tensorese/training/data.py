@@ -17,6 +17,7 @@ import numpy.typing as npt
 from tensorese.errors import TensoreseError, did_you_mean
 from tensorese.language import Encoder, MatrixSpec, Skeleton, Template, fit_spec, skeleton
 from tensorese.language.matrix import Context
+from tensorese.models.context import context_of
 from tensorese.records.nouns import Sketch, Status, Workload
 from tensorese.records.store import Split, Store
 
@@ -34,15 +35,6 @@ _COLUMNS = ["program_id", "workload_id", "sketch_id", "platform", "status", "lat
 
 class DataError(TensoreseError):
     """Records that cannot be trained or judged on."""
-
-
-def context_of(workload: Workload) -> Context:
-    """What the context row holds: element types, sizes, numeric attributes by sorted name."""
-    sizes = [size for arg in workload.args for size in arg.shape]
-    numbers = [workload.attributes[name] for name in sorted(workload.attributes)]
-    flat = [x for item in numbers for x in (item if isinstance(item, list | tuple) else [item])]
-    sizes.extend(int(x) for x in flat if isinstance(x, int | float))
-    return tuple(dict.fromkeys(arg.dtype for arg in workload.args)), tuple(sizes)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,6 +64,7 @@ class ProgramSet:
     tasks: tuple[str, ...]
     latency: npt.NDArray[np.float64]
     failed: npt.NDArray[np.bool_]
+    ids: tuple[str, ...]
     digest: str
     """Hash of program ids and labels: names the data in a model's card."""
 
@@ -163,7 +156,7 @@ def _gather(stores: Sequence[Store], platforms: Sequence[str], split: Split) -> 
 def _assemble(
     stores: Sequence[Store], platforms: tuple[str, ...], columns: dict[str, Any]
 ) -> ProgramSet:
-    program, first = columns["program_id"], None
+    program = columns["program_id"]
     n = len(columns["program_id:words"])
     first = np.zeros(n, dtype=np.int64)
     first[program[::-1]] = np.arange(len(program))[::-1]
@@ -205,6 +198,7 @@ def _assemble(
         tasks=names,
         latency=latency,
         failed=failed,
+        ids=tuple(columns["program_id:words"]),
         digest=_digest(columns["program_id:words"], latency, failed),
     )
 

@@ -50,7 +50,7 @@ class ManyTrainer:
             for model, state in zip(models, start, strict=True):
                 model.load_state_dict(state, strict=False)
         self.skeleton = copy.deepcopy(models[0]).to("meta")
-        self.params: dict[str, Tensor] = stack_module_state(models)[0]  # type: ignore[arg-type]
+        self.params: dict[str, Tensor] = stack_module_state(models)[0]
         self.batch = as_batch(encoded).to(self.device)
         labels = [make_labels(programs, tasks) for programs, tasks, _ in runs]
         self.labels = _stack(labels, self.device)
@@ -85,7 +85,7 @@ class ManyTrainer:
             self.params, index_MGN, self.labels.label, self.labels.valid, self.labels.failed
         )
         self.optimizer.zero_grad(set_to_none=True)
-        loss_M.sum().backward()
+        loss_M.sum().backward()  # type: ignore[no-untyped-call]
         self._clip()
         self.optimizer.step()
         memory = min(self.config.average, (step + 1) / (step + 11.0))
@@ -126,7 +126,7 @@ class ManyTrainer:
             torch.inference_mode(),
             torch.autocast(self.device.type, torch.bfloat16, enabled=False),
         ):
-            for piece in index.to(self.device).split(chunk):
+            for piece in torch.split(index.to(self.device), chunk):
                 out: Any = functional_call(
                     self.skeleton, weights, (self.batch.select(piece).compact(),)
                 )

@@ -124,7 +124,7 @@ def predict(
     device = batch.sketch_N.device
     parts = []
     with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-        for piece in index.split(chunk):
+        for piece in torch.split(index, chunk):
             parts.append(final_score(model(batch.select(piece).compact()).float()))
     return torch.cat(parts) if parts else torch.zeros(0, 1)
 

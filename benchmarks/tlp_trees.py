@@ -1,0 +1,221 @@
+"""LightGBM and XGBoost on the same matrix and folds, tuned on folds 0-2 like the models."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tlp_runs import (
+    PLATFORMS,
+    Job,
+    encoded_of,
+    judge_one,
+    programs_of,
+    read_rows,
+    row_key,
+    spec_of,
+    task_sides,
+)
+
+TUNED_ON = (0, 1, 2)
+LIGHTGBM: dict[str, dict[str, Any]] = {
+    "tenset": {
+        "objective": "regression",
+        "num_leaves": 72,
+        "learning_rate": 0.163,
+        "feature_fraction": 0.84,
+        "bagging_fraction": 0.89,
+        "bagging_freq": 4,
+        "min_sum_hessian_in_leaf": 4,
+        "rounds": 250,
+    },
+    "slow": {
+        "objective": "regression",
+        "num_leaves": 31,
+        "learning_rate": 0.05,
+        "feature_fraction": 0.5,
+        "bagging_fraction": 0.8,
+        "bagging_freq": 1,
+        "min_data_in_leaf": 100,
+        "rounds": 400,
+    },
+    "rank": {
+        "objective": "lambdarank",
+        "num_leaves": 31,
+        "learning_rate": 0.05,
+        "feature_fraction": 0.5,
+        "bagging_fraction": 0.8,
+        "bagging_freq": 1,
+        "min_data_in_leaf": 50,
+        "lambdarank_truncation_level": 100,
+        "rounds": 300,
+    },
+}
+XGBOOST: dict[str, dict[str, Any]] = {
+    "tenset": {
+        "objective": "reg:squarederror",
+        "max_depth": 6,
+        "eta": 0.2,
+        "gamma": 0.003,
+        "min_child_weight": 2,
+        "rounds": 300,
+    },
+    "slow": {
+        "objective": "reg:squarederror",
+        "max_depth": 6,
+        "eta": 0.05,
+        "colsample_bytree": 0.5,
+        "subsample": 0.8,
+        "min_child_weight": 20,
+        "rounds": 400,
+    },
+    "rank": {
+        "objective": "rank:pairwise",
+        "max_depth": 6,
+        "eta": 0.05,
+        "colsample_bytree": 0.5,
+        "subsample": 0.8,
+        "min_child_weight": 5,
+        "lambdarank_num_pair_per_sample": 8,
+        "rounds": 300,
+    },
+}
+SYSTEMS = {"lightgbm": LIGHTGBM, "xgboost": XGBOOST}
+THREADS = 2
+
+
+@lru_cache(maxsize=1)
+def columns_of(data: Path, platform: str) -> Any:
+    """The matrix laid flat, without columns that never change."""
+    programs = programs_of(data, (platform,))
+    spec = spec_of(programs, Job(table="", system="", platforms=(platform,)))
+    encoded = encoded_of(data, (platform,), spec)
+    flat = encoded.matrix(np.arange(len(programs))).reshape(len(programs), -1)
+    return flat[:, np.ptp(flat, axis=0) > 0]
+
+
+def labels_of(programs: Any) -> Any:
+    best = np.full(len(programs.tasks), np.inf)
+    valid = programs.valid(0)
+    np.minimum.at(best, programs.task[valid], programs.latency[valid, 0])
+    return best[programs.task] / programs.latency[:, 0]
+
+
+def fit_lightgbm(
+    x: Any, y: Any, sizes: Any, settings: dict[str, Any], seed: int
+) -> Callable[..., Any]:
+    import lightgbm
+
+    params = {k: v for k, v in settings.items() if k != "rounds"}
+    params |= {"verbose": -1, "num_threads": THREADS, "seed": seed, "max_bin": 127}
+    group = None
+    if params["objective"] == "lambdarank":
+        params["label_gain"] = [2 ** (k / 31) - 1 for k in range(32)]
+        y, group = np.minimum((y * 31).astype(int), 31), sizes
+    model = lightgbm.train(params, lightgbm.Dataset(x, y, group=group), settings["rounds"])
+    return lambda z: model.predict(z, num_threads=THREADS)
+
+
+def fit_xgboost(
+    x: Any, y: Any, sizes: Any, settings: dict[str, Any], seed: int
+) -> Callable[..., Any]:
+    import xgboost
+
+    params = {k: v for k, v in settings.items() if k != "rounds"}
+    params |= {"nthread": THREADS, "seed": seed, "tree_method": "hist", "max_bin": 128}
+    data = xgboost.DMatrix(x, y, nthread=THREADS)
+    if params["objective"].startswith("rank"):
+        data = xgboost.DMatrix(x, np.minimum((y * 31).astype(int), 31), nthread=THREADS)
+        data.set_group(sizes)
+    model = xgboost.train(params, data, settings["rounds"])
+    return lambda z: model.predict(xgboost.DMatrix(z, nthread=THREADS))
+
+
+def run_tree(
+    system: str, name: str, platform: str, fold: int, seed: int, data: Path
+) -> dict[str, Any]:
+    started = time.monotonic()
+    programs = programs_of(data, (platform,))
+    x, y = columns_of(data, platform), labels_of(programs)
+    train, held = task_sides(data, programs, fold)
+    index = programs.valid(0)
+    index = index[np.isin(programs.task[index], np.asarray(train))]
+    index = index[np.argsort(programs.task[index], kind="stable")]
+    sizes = np.unique(programs.task[index], return_counts=True)[1]
+    fit = fit_lightgbm if system == "lightgbm" else fit_xgboost
+    settings = SYSTEMS[system][name]
+    model = fit(x[index], y[index], sizes, settings, seed)
+    row = _key_row(system, name, platform, fold, seed)
+    row["seconds_of_all"] = round(time.monotonic() - started, 1)
+    return {**row, **judge_one(programs, platform, held, lambda i: model(x[i]))}
+
+
+def _key_row(system: str, name: str, platform: str, fold: int, seed: int) -> dict[str, Any]:
+    return {
+        "table": "trees",
+        "system": f"{system} {name}",
+        "platform": platform,
+        "fold": fold,
+        "seed": seed,
+        "settings": SYSTEMS[system][name],
+        "epochs": 0,
+        "steps": SYSTEMS[system][name]["rounds"],
+    }
+
+
+def chosen(rows: list[dict[str, Any]], system: str, platform: str) -> str:
+    """The setting with the best mean top-1 over folds 0-2 of this platform."""
+
+    def figure(name: str) -> float:
+        found = [
+            f[1] / f[2]
+            for row in rows
+            if row["system"] == f"{system} {name}" and row["platform"] == platform
+            if row["fold"] in TUNED_ON and row["seed"] == 0
+            for f in row["tasks"].values()
+        ]
+        return float(np.mean(found)) if found else -1.0
+
+    return max(SYSTEMS[system], key=figure)
+
+
+def run_trees(args: argparse.Namespace) -> None:
+    """Tunes on folds 0-2, then runs the chosen setting on the others and on two more seeds."""
+    args.out.mkdir(parents=True, exist_ok=True)
+    path = args.out / "tlp_rows_trees.jsonl"
+    rows = [r for r in read_rows([args.out, *args.rows]) if r["table"] == "trees"]
+    done = {row_key(row) for row in rows}
+    deadline = time.monotonic() + args.seconds
+
+    def go(system: str, name: str, platform: str, fold: int, seed: int) -> None:
+        key = row_key(json.loads(json.dumps(_key_row(system, name, platform, fold, seed))))
+        if key in done or time.monotonic() > deadline:
+            return
+        row = run_tree(system, name, platform, fold, seed, args.data)
+        rows.append(row)
+        done.add(key)
+        with path.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        top1 = np.mean([f[1] / f[2] for f in row["tasks"].values()])
+        print(
+            f"{platform} {row['system']} fold {fold}: {top1:.3f} {row['seconds_of_all']}s",
+            flush=True,
+        )
+
+    for platform in ("a100", *PLATFORMS[:3]):
+        for fold in TUNED_ON:
+            for system, grid in SYSTEMS.items():
+                for name in grid:
+                    go(system, name, platform, fold, 0)
+        for seed in (0, 1, 2):
+            for fold in range(5):
+                for system in SYSTEMS:
+                    if seed == 0 or args.seconds > 3000:
+                        go(system, chosen(rows, system, platform), platform, fold, seed)

@@ -1,0 +1,93 @@
+"""`tensorese train`: stores in, a model folder out."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+_PATH = click.Path(path_type=Path)
+
+
+def parse_settings(pairs: tuple[str, ...]) -> dict[str, str]:
+    settings = {}
+    for pair in pairs:
+        key, sign, value = pair.partition("=")
+        if not sign or not key:
+            raise click.UsageError(f"--set takes key=value, but got {pair!r}")
+        settings[key.strip()] = value.strip()
+    return settings
+
+
+def pick_device(name: str) -> str:
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise click.UsageError(f"--device {name} needs a CUDA device, but torch sees none")
+    return name
+
+
+def _say(entry: dict[str, Any]) -> None:
+    words = [f"epoch {entry['epoch']}", f"loss {entry['loss']:.4f}"]
+    if "top1" in entry:
+        words.append(f"validation top-1 {entry['top1']:.3f} top-5 {entry['top5']:.3f}")
+    words.append(f"{entry['seconds_left']:.0f} s left")
+    click.echo(", ".join(words), err=True)
+
+
+@click.command()
+@click.argument("kind", type=click.Choice(["tlp", "mtl-tlp"]))
+@click.option("--data", "stores", multiple=True, required=True, type=_PATH, help="Record store.")
+@click.option("--platform", "platforms", multiple=True, help="Only these; mtl-tlp takes several.")
+@click.option("--split", default="by-workload", show_default=True, help="by-workload, by-operator.")
+@click.option("--fold", default=0, show_default=True, type=click.IntRange(-1, 4))
+@click.option("--preset", default="default", type=click.Choice(["default", "paper"]))
+@click.option("--out", required=True, type=_PATH, help="Folder the model goes to.")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda.")
+@click.option("--resume", is_flag=True, help="Go on from the checkpoint in --out.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change one setting.")
+def train(
+    kind: str,
+    stores: tuple[Path, ...],
+    platforms: tuple[str, ...],
+    split: str,
+    fold: int,
+    preset: str,
+    out: Path,
+    device: str,
+    resume: bool,
+    settings: tuple[str, ...],
+) -> None:
+    """Train a cost model on measured programs (fold --fold of 5 stays unseen; -1: none)."""
+    wanted = parse_settings(settings)
+    from tensorese.records.store import Store
+    from tensorese.training.distributed import launched
+    from tensorese.training.recipe import Recipe, apply_settings, train_model
+
+    recipe = Recipe(kind=kind, platforms=platforms, split=split, fold=fold, preset=preset)
+    recipe = apply_settings(recipe, wanted)
+    opened = [Store.open(path) for path in stores]
+    with launched() as place:
+        outcome = train_model(
+            recipe,
+            opened,
+            out,
+            device=pick_device(device),
+            command=" ".join(["tensorese", *sys.argv[1:]]),
+            resume=resume,
+            progress=_say if place.rank == 0 else None,
+            wrap=place.wrap,
+            rank=place.rank,
+            world=place.world,
+        )
+    if place.rank:
+        return
+    for name, count in sorted(outcome.strangers.items()):
+        click.echo(f"unknown to the vocabulary, read as such: {name} ({count} times)", err=True)
+    for name, value in outcome.metrics.items():
+        click.echo(f"{name}: {value:.4f}" if isinstance(value, float) else f"{name}: {value}")
+    click.echo(f"model in {outcome.folder}")

@@ -1,0 +1,69 @@
+"""A trained TLP as the search asks it: one task, one sketch, decisions `[n, d]`, scores `[n]`."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from tensorese.language import Encoder, Template
+from tensorese.models.batch import ProgramBatch, SketchTensors, stack_templates
+from tensorese.models.context import context_of
+from tensorese.models.tlp import TLP, final_score
+from tensorese.records.nouns import Sketch, Workload
+
+CHUNK = 1024
+
+
+def bf16_is_faster(device: torch.device) -> bool:
+    """On CPUs whose matrix units take bf16; always on CUDA."""
+    if device.type == "cuda":
+        return True
+    check = getattr(torch.cpu, "_is_amx_tile_supported", None)
+    also = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
+    return bool((check and check()) or (also and also()))
+
+
+class TLPRanker:
+    """Scores are comparable within a task only; higher is faster."""
+
+    needs: ClassVar[str] = "decisions"
+
+    def __init__(
+        self, model: TLP, *, device: str | torch.device = "cpu", bf16: bool | None = None
+    ) -> None:
+        self.device = torch.device(device)
+        self.bf16 = bf16_is_faster(self.device) if bf16 is None else bf16
+        self.dtype = torch.bfloat16 if self.bf16 else torch.float32
+        # Weights are kept in the working precision: autocast would convert them every call.
+        self.model = model.to(self.device).to(self.dtype).eval()
+        self.encoder = Encoder(model.config.spec)
+        self._templates: dict[tuple[str, str], tuple[Template, SketchTensors]] = {}
+
+    def _template(self, workload: Workload, sketch: Sketch) -> tuple[Template, SketchTensors]:
+        key = (workload.id, sketch.id)
+        if key not in self._templates:
+            made = self.encoder.template(
+                sketch.dialect, sketch.body, sketch.slots, context_of(workload)
+            )
+            stacked = stack_templates([made]).to(self.device).cast(self.dtype)
+            self._templates[key] = (made, stacked)
+        return self._templates[key]
+
+    def score(
+        self, workload: Workload, platform: str, sketch: Sketch, decisions: npt.ArrayLike
+    ) -> npt.NDArray[np.float32]:
+        head = self.model.head_index(platform)
+        template, sketches = self._template(workload, sketch)
+        values = torch.from_numpy(template.values(decisions)).to(self.device, self.dtype)
+        parts = []
+        with torch.inference_mode():
+            for piece in torch.split(values, CHUNK if self.device.type == "cpu" else 65536):
+                nobody = torch.zeros(len(piece), dtype=torch.int64, device=self.device)
+                batch = ProgramBatch(sketches=sketches, sketch_N=nobody, values_NV=piece)
+                parts.append(final_score(self.model(batch)[:, head].float()))
+        if not parts:
+            return np.zeros(0, dtype=np.float32)
+        return torch.cat(parts).cpu().numpy()
