@@ -20,6 +20,7 @@ VERBS: dict[str, tuple[str, str]] = {
     # verb: (module:command, the line `tensorese --help` shows without importing it)
     "doctor": ("tensorese.cli.doctor:doctor", "Check this machine and run one real program."),
     "demo": ("tensorese.cli.demo:demo", "Measure candidates of a conv2d; best against naive."),
+    "tasks": ("tensorese.cli.tasks:tasks", "List what there is to tune in a model."),
     "measure": ("tensorese.cli.measure:measure", "Measure a store's programs on this machine."),
     "data": ("tensorese.cli.data:data", "Import, inspect, export, merge and verify records."),
     "train": ("tensorese.cli.train:train", "Train a cost model on measured programs."),

@@ -1,0 +1,71 @@
+"""`tensorese tasks`: what there is to tune in a model."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from tensorese.workloads import Task
+
+
+@click.command()
+@click.argument("model")
+@click.option("--target", default="host", show_default=True, help="host, cuda:DEVICE or JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the tasks as JSON.")
+def tasks(model: str, target: str, as_json: bool) -> None:
+    """List the tasks of MODEL: a .onnx or .pt2 file, or zoo:NAME[@shape].
+
+    A shape is given as 8x3x256x256; for .onnx files with open shapes, FILE.onnx@1x3x224x224.
+    """
+    from tensorese.targets import parse_target
+
+    parsed = parse_target(target)  # a wrong target is answered before a network is read
+    from tensorese.workloads import load_network, tasks_of
+
+    network = load_network(model)
+    rows = [_row(task) for task in tasks_of(network, parsed)]
+    if as_json:
+        click.echo(json.dumps({"network": network.name, "target": parsed, "tasks": rows}))
+    else:
+        _table(rows, network.name)
+
+
+def _row(task: Task) -> dict[str, Any]:
+    return {
+        "name": task.name,
+        "operator": task.operator,
+        "shapes": ["x".join(map(str, arg.shape)) for arg in task.workload.args],
+        "dtype": task.workload.args[0].dtype,
+        "flops": task.flops,
+        "weight": task.weight,
+        "workload": task.workload.id,
+    }
+
+
+def _table(rows: list[dict[str, Any]], name: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    total = sum(row["flops"] * row["weight"] for row in rows)
+    table = Table(box=None, pad_edge=False)
+    for column in ("operator", "shapes", "dtype", "name"):
+        table.add_column(column, overflow="fold")
+    for column in ("MFLOPs", "weight", "share"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        share = 100 * row["flops"] * row["weight"] / (total or 1)
+        table.add_row(
+            row["operator"],
+            " ".join(row["shapes"]),
+            row["dtype"],
+            row["name"],
+            f"{row['flops'] / 1e6:.2f}",
+            str(row["weight"]),
+            f"{share:.1f}%",
+        )
+    Console(soft_wrap=False).print(table)
+    runs = sum(row["weight"] for row in rows)
+    click.echo(f"{name}: {len(rows)} tasks, {runs} kernels a run, {total / 1e9:.3f} GFLOPs")

@@ -1,0 +1,21 @@
+"""From a model to weighted tasks: ONNX, torch.export and the papers' networks."""
+
+from __future__ import annotations
+
+from tensorese.workloads.errors import ModelError
+from tensorese.workloads.load import load_network
+from tensorese.workloads.network import Input, Network
+from tensorese.workloads.operators import operator_class
+from tensorese.workloads.prepare import prepare
+from tensorese.workloads.tasks import Task, tasks_of
+
+__all__ = [
+    "Input",
+    "ModelError",
+    "Network",
+    "Task",
+    "load_network",
+    "operator_class",
+    "prepare",
+    "tasks_of",
+]

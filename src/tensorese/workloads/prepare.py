@@ -1,0 +1,47 @@
+"""The one preparation of a network for a target: what tuning extracts and what deploy compiles.
+
+Both go through `prepare`, so a task's workload is exactly a function of the shipped library.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tensorese.tvm_env import import_tvm
+from tensorese.workloads.simplify import simplify
+
+# Channels innermost: vectors run along channels and neighbouring pixels share them.
+_CHANNELS_LAST = {
+    "relax.nn.conv2d": ["NHWC", "HWIO"],
+    "relax.nn.conv3d": ["NDHWC", "DHWIO"],
+}
+
+
+def prepare(module: Any, target: str) -> Any:
+    """Fused, folded and re-laid-out: Relax calls to the TIR functions that are tuned.
+
+    `target` is canonical JSON (`tensorese.targets.parse_target`). On a CPU, constant weights
+    are marked free for re-layout: `RewriteLayout` may then choose their order with the schedule,
+    and deploy packs them once, at compile time.
+    """
+    kind = str(json.loads(target)["kind"])
+    tvm = import_tvm(kind)
+    transform = tvm.relax.transform
+    with tvm.target.Target(json.loads(target)):
+        module = simplify(module)
+        module = transform.ConvertLayout(_CHANNELS_LAST)(module)
+        module = simplify(module)
+        passes = [
+            transform.DecomposeOpsForInference(),
+            transform.CanonicalizeBindings(),
+            transform.LegalizeOps(),
+            transform.AnnotateTIROpPattern(),
+            transform.FoldConstant(),
+            transform.FuseOps(),
+            transform.FuseTIR(),
+            transform.DeadCodeElimination(),
+        ]
+        if kind == "llvm":
+            passes.append(transform.AttachAttrLayoutFreeBuffers())
+        return tvm.transform.Sequential(passes)(module)

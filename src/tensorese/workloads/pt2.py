@@ -1,0 +1,98 @@
+"""Reads a `torch.export` archive without ever unpickling what it could smuggle in.
+
+`torch.export.load` unpickles weights and constants that say so, custom objects, and example
+inputs that fail to load safely; an archive may also hold native code. Every member is checked
+against what a plain archive holds, before torch sees the file.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from tensorese.workloads.errors import ModelError
+
+PICKLE_REFUSED = (
+    "holds a pickle (torch.save), which runs code when read and is never loaded; "
+    "save the model with torch.export.save(torch.export.export(model, inputs), 'model.pt2')"
+)
+_SAMPLES = "data/sample_inputs/model.pt"
+_CONFIGS = {
+    "data/weights/model_weights_config.json": "weight_",
+    "data/constants/model_constants_config.json": "tensor_",
+}
+_PLAIN = re.compile(
+    r"models/model\.json|archive_(format|version)|byteorder|version|\.data/\w+|\.format_version"
+    r"|\.storage_alignment|data/weights/weight_\d+|data/constants/tensor_\d+|extra/.*"
+)
+
+
+def load(path: Path) -> Any:
+    """The archive's `ExportedProgram`."""
+    with path.open("rb") as file:
+        _audit(path, file)
+        file.seek(0)
+        import torch
+
+        try:
+            return torch.export.load(file)
+        except Exception as error:
+            line = (str(error).splitlines() or [""])[0][:200]
+            raise ModelError(
+                f"{path} is no torch.export archive this torch reads: {line}"
+            ) from None
+
+
+def _audit(path: Path, file: io.BufferedReader) -> None:
+    try:
+        archive = zipfile.ZipFile(file)
+    except zipfile.BadZipFile as error:
+        raise ModelError(f"{path} is a broken zip archive ({error}); export it again") from None
+    with archive:
+        names = archive.namelist()
+        root = names[0].partition("/")[0] + "/" if names else ""
+        if f"{root}data.pkl" in names:
+            raise ModelError(f"{path} {PICKLE_REFUSED}")
+        if f"{root}models/model.json" not in names:
+            raise ModelError(f"{path} is a zip archive but no torch.export one (.pt2)")
+        # Two readers may disagree on which of two equal names counts.
+        if len({name.lower() for name in names}) != len(names):
+            raise ModelError(f"{path} names a member twice; export it again")
+        for name in names:
+            inner = name.removeprefix(root)
+            if inner in _CONFIGS:
+                _check_config(path, archive.read(name), _CONFIGS[inner])
+            elif inner == _SAMPLES:
+                _check_samples(path, archive.read(name))
+            elif not name.startswith(root) or not _PLAIN.fullmatch(inner):
+                what = "only weights, constants and a graph are read"
+                raise ModelError(f"{path} holds {inner!r}: {what}; export it with torch.export")
+
+
+def _check_config(path: Path, text: bytes, prefix: str) -> None:
+    try:
+        payloads = json.loads(text)["config"]
+        raw = all(
+            p["use_pickle"] is False and p["path_name"].startswith(prefix)
+            for p in payloads.values()
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ModelError(f"{path} is damaged: a weight list is unreadable; export again") from None
+    if not raw:
+        raise ModelError(f"{path} {PICKLE_REFUSED}")
+
+
+def _check_samples(path: Path, data: bytes) -> None:
+    """torch falls back to a full unpickling when the safe one fails: so it must not fail."""
+    import torch
+
+    if not data:
+        return
+    try:
+        torch.load(io.BytesIO(data), weights_only=True)
+    except Exception:
+        raise ModelError(f"{path} {PICKLE_REFUSED}") from None

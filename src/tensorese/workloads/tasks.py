@@ -1,0 +1,81 @@
+"""A network's tasks on a target: every distinct subgraph once, weighted by its occurrences."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from tensorese.measure.candidates import workload_of
+from tensorese.records.nouns import Workload
+from tensorese.tvm_env import import_tvm
+from tensorese.workloads.errors import ModelError
+from tensorese.workloads.network import Network
+from tensorese.workloads.operators import operator_class
+from tensorese.workloads.prepare import prepare
+
+# Calls a prepared function may keep: they run as they are, none computes anything tuned.
+_PLUMBING = ("relax.call_", "relax.shape", "relax.memory", "relax.builtin")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A workload on a target, with its weight in one network."""
+
+    name: str
+    """The fused operators, `conv2d_add_relu`: not unique, the workload's id is."""
+    operator: str
+    """Its class: `conv2d`, `dense`, `softmax`, ..."""
+    workload: Workload
+    target: str
+    weight: int
+    """How often the network runs it."""
+    flops: float
+    """Of one run, as TVM counts the program's own arithmetic."""
+    module: Any
+    """The unscheduled TIR, one function `main`: what MetaSchedule and a database see."""
+
+
+def tasks_of(network: Network, target: str) -> list[Task]:
+    """The tasks of `prepare(network.module, target)`, costliest share of the FLOPs first."""
+    tvm = import_tvm(str(json.loads(target)["kind"]))
+    prepared = prepare(network.module, target)
+    _check_lowered(tvm, network.name, prepared["main"])
+    from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
+
+    extracted = extract_tasks(prepared, tvm.target.Target(json.loads(target)))
+    tasks = [_task(tvm, found, target) for found in extracted]
+    return sorted(tasks, key=lambda task: (-task.weight * task.flops, task.name))
+
+
+def _task(tvm: Any, found: Any, target: str) -> Task:
+    module = found.dispatched[0]
+    return Task(
+        name=_readable(str(found.task_name)),
+        operator=operator_class(module),
+        workload=workload_of(module),
+        target=target,
+        weight=int(found.weight),
+        flops=float(tvm.s_tir.analysis.estimate_tir_flops(module)),
+        module=module,
+    )
+
+
+def _readable(name: str) -> str:
+    """TVM numbers the functions of a module: `fused_conv2d1_add3_relu11`."""
+    parts = name.removeprefix("fused_").split("_")
+    return "_".join(part.rstrip("0123456789") or part for part in parts)
+
+
+def _check_lowered(tvm: Any, name: str, function: Any) -> None:
+    """TVM leaves an operator it cannot lower as it is, without a word."""
+    left: set[str] = set()
+
+    def see(node: Any) -> None:
+        operator = str(getattr(getattr(node, "op", None), "name", ""))
+        if operator.startswith("relax.") and not operator.startswith(_PLUMBING):
+            left.add(operator)
+
+    tvm.relax.analysis.post_order_visit(function, see)
+    if left:
+        raise ModelError(f"TVM cannot lower {', '.join(sorted(left))}, which {name} uses")

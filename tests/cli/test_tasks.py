@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tensorese.cli import run
+
+pytestmark = pytest.mark.tvm
+
+
+def test_tasks_of_a_zoo_network_as_a_table_and_as_json(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    assert run(["tasks", "zoo:dcgan"]) == 0
+    printed = capsys.readouterr().out
+    assert "conv2d_transpose" in printed and "1x100x1x1" in printed
+    assert printed.splitlines()[-1].startswith("dcgan: ")
+    assert run(["tasks", "zoo:dcgan@2x100x1x1", "--target", "cuda:v100", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert listed["network"] == "dcgan" and '"sm_70"' in listed["target"]
+    heavy = [row for row in listed["tasks"] if row["operator"] == "conv2d_transpose"]
+    assert sum(row["weight"] for row in heavy) == 5
+    assert all(row["flops"] > 0 and len(row["workload"]) == 16 for row in heavy)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["zoo:dcgam"], "did you mean 'dcgan'?"),
+        (["zoo:dcgan@1x1"], "Nx100x1x1"),
+        (["nothing.onnx"], "must be a file"),
+        (["zoo:dcgan", "--target", "cuda:v1000"], "did you mean 'v100'?"),
+        (["zoo:dcgan", "--target", '{"kind":"abacus"}'], "no target kind 'abacus'"),
+        ([], "Missing argument 'MODEL'"),
+    ],
+)
+def test_refusals_are_one_line_and_exit_2(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["tasks", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("tensorese: ") and err.count("\n") == 1
+    assert says in err
+
+
+def test_a_file_that_is_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "notes.onnx"
+    path.write_text("not a model")
+    assert run(["tasks", str(path)]) == 2
+    assert "is no model" in capsys.readouterr().err

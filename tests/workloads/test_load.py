@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import io
+import pickle
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tensorese.workloads import ModelError, load_network
+from workload_support import export, host, network_of, worst_error
+
+pytestmark = pytest.mark.tvm
+
+
+class Bomb:
+    """Unpickling it writes a file: the proof that something was unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return Path.touch, (self.path,)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    path = tmp_path / "net.pt2"
+    torch.export.save(export(nn.Linear(4, 3), torch.randn(2, 4)), str(path))
+    return path
+
+
+def rewritten(source: Path, change: dict[str, bytes], add: dict[str, bytes] | None = None) -> Path:
+    """A copy of an archive with other members."""
+    path = source.with_name("changed.pt2")
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(path, "w") as new:
+        for name in old.namelist():
+            inner = name.partition("/")[2]
+            new.writestr(name, change.get(inner, old.read(name)))
+        root = old.namelist()[0].partition("/")[0]
+        for inner, data in (add or {}).items():
+            new.writestr(f"{root}/{inner}", data)
+    return path
+
+
+def test_an_archive_is_a_network_and_agrees(archive: Path) -> None:
+    network = load_network(str(archive))
+    assert network.name == "net"
+    assert [one.spec.shape for one in network.inputs] == [(2, 4)]
+    assert worst_error(network, host()) < 1e-5
+
+
+def test_a_program_in_memory_with_two_inputs_and_outputs_agrees() -> None:
+    class Pair(nn.Module):
+        def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+            return x + y, x @ y.T
+
+    network = network_of(Pair(), torch.randn(3, 4), torch.randn(3, 4))
+    assert [one.name for one in network.inputs] == ["x", "y"]
+    assert worst_error(network, host()) < 1e-5
+
+
+def test_example_inputs_are_seeded() -> None:
+    network = network_of(nn.Linear(4, 3), torch.randn(2, 4))
+    assert np.array_equal(network.example(1)[0], network.example(1)[0])
+    assert not np.array_equal(network.example(1)[0], network.example(2)[0])
+
+
+def test_no_part_of_an_archive_is_unpickled(archive: Path, tmp_path: Path) -> None:
+    marker = tmp_path / "unpickled"
+    saved = io.BytesIO()
+    torch.save((Bomb(marker),), saved)
+    raw = pickle.dumps(Bomb(marker))
+    weights = "data/weights/model_weights_config.json"
+    constants = "data/constants/model_constants_config.json"
+    with zipfile.ZipFile(archive) as zipped:
+        listed = zipped.read(next(n for n in zipped.namelist() if n.endswith(weights)))
+    pickled = listed.replace(b'"use_pickle": false', b'"use_pickle": true')
+    custom = b'{"config": {"c": {"path_name": "opaque_obj_0", "use_pickle": true}}}'
+    hidden = b'{"config": {"c": {"path_name": "opaque_obj_0", "use_pickle": false}}}'
+    for bad in (
+        rewritten(archive, {"data/sample_inputs/model.pt": saved.getvalue()}),
+        rewritten(archive, {weights: pickled, "data/weights/weight_0": saved.getvalue()}),
+        rewritten(archive, {constants: custom}, {"data/constants/opaque_obj_0": raw}),
+        rewritten(archive, {constants: hidden}, {"data/constants/opaque_obj_0": raw}),
+        rewritten(archive, {}, {"data/weights/model.pt": saved.getvalue()}),
+        rewritten(archive, {}, {"data/aotinductor/model/lib.so": b"\x7fELF"}),
+        rewritten(archive, {}, {"DATA/weights/model_weights_config.json": pickled}),
+        rewritten(archive, {weights: b"{}"}),
+    ):
+        with pytest.raises(ModelError):
+            load_network(bad)
+        bad.unlink()
+    assert not marker.exists()
+    with zipfile.ZipFile(io.BytesIO(saved.getvalue())):  # the bomb is real:
+        torch.load(io.BytesIO(saved.getvalue()), weights_only=False)
+    assert marker.exists()
+
+
+@pytest.mark.parametrize("kind", ["state", "module", "legacy", "plain"])
+def test_pickles_are_refused_whatever_they_are_called(kind: str, tmp_path: Path) -> None:
+    path, model = tmp_path / "model.onnx", nn.Linear(2, 2)
+    if kind == "plain":
+        path.write_bytes(pickle.dumps({"a": 1}))
+    else:
+        saved = model if kind == "module" else model.state_dict()
+        torch.save(saved, path, _use_new_zipfile_serialization=kind != "legacy")
+    with pytest.raises(ModelError, match=r"holds a pickle .* torch\.export\.save"):
+        load_network(path)
+
+
+def test_what_is_no_model_is_refused(tmp_path: Path, archive: Path) -> None:
+    text, zipped, cut = tmp_path / "a.txt", tmp_path / "b.zip", tmp_path / "c.pt2"
+    text.write_text("hello, this is no model at all\n" * 20)
+    with zipfile.ZipFile(zipped, "w") as new:
+        new.writestr("a/readme", "hello")
+    cut.write_bytes(archive.read_bytes()[:400])
+    for spec, says in [
+        (text, "neither ONNX nor"),
+        (zipped, "no torch.export one"),
+        (cut, "broken zip"),
+        (tmp_path, "must be a file"),
+        ("resnet18", "zoo:NAME"),
+        ("zoo:resnet81", "did you mean"),
+        (f"{archive}@1x2", r".onnx files only"),
+        (nn.Linear(2, 2), "got a Linear; call torch.export.export"),
+    ]:
+        with pytest.raises(ModelError) as caught:
+            load_network(spec)
+        assert says in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_dynamic_shapes_say_what_to_do() -> None:
+    dim = torch.export.Dim("batch", min=2, max=8)
+    program = export(nn.Linear(4, 3), torch.randn(2, 4), dynamic_shapes=({0: dim},))
+    with pytest.raises(ModelError, match=r"'input' is \w+x4; export the model without dynamic"):
+        load_network(program)
+
+
+def test_an_unsupported_operator_is_named() -> None:
+    class Odd(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.linalg.qr(x)[0]
+
+    with pytest.raises(ModelError, match=r"no operator linalg_qr\.default"):
+        network_of(Odd(), torch.randn(4, 4))

@@ -1,0 +1,48 @@
+"""Small networks and the comparison of a compiled one with its source."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from tensorese.targets import parse_target
+from tensorese.tvm_env import import_tvm
+from tensorese.workloads import Network, load_network, prepare
+
+
+def host() -> str:
+    return parse_target("host")
+
+
+def export(model: nn.Module, *inputs: torch.Tensor, **options: Any) -> Any:
+    with torch.no_grad():
+        return torch.export.export(model.eval(), inputs, **options)
+
+
+def network_of(model: nn.Module, *inputs: torch.Tensor) -> Network:
+    return load_network(export(model, *inputs))
+
+
+def compiled_outputs(network: Network, target: str, seed: int = 0) -> list[np.ndarray]:
+    """What the prepared, untuned network computes on this CPU."""
+    tvm = import_tvm()
+    built = tvm.compile(prepare(network.module, target), tvm.target.Target(json.loads(target)))
+    machine = tvm.relax.VirtualMachine(built, tvm.cpu())
+    outputs = machine["main"](*(tvm.runtime.tensor(array) for array in network.example(seed)))
+    listed = [outputs] if hasattr(outputs, "numpy") else list(outputs)
+    return [output.numpy() for output in listed]
+
+
+def worst_error(network: Network, target: str, seed: int = 0) -> float:
+    """The largest difference from the source, over the largest value of that output."""
+    expected = network.reference(network.example(seed))
+    found = compiled_outputs(network, target, seed)
+    assert [f.shape for f in found] == [e.shape for e in expected]
+    assert all(np.isfinite(f).all() for f in found)
+    return max(
+        float(np.abs(f - e).max() / np.abs(e).max()) for f, e in zip(found, expected, strict=True)
+    )
