@@ -27,7 +27,7 @@ from tensorese.models.tlp import TLP, TLPConfig
 from tensorese.models.trunk import TrunkConfig
 from tensorese.records.store import Store
 from tensorese.training.data import Encoded, ProgramSet, encode_programs, read_programs
-from tensorese.training.groups import GroupConfig
+from tensorese.training.groups import GroupConfig, Groups
 from tensorese.training.many import ManyTrainer, keep_labels
 from tensorese.training.trainer import TrainConfig, Trainer, predict
 
@@ -54,6 +54,8 @@ class Job:
     """Labels of the target that are kept; 0: all."""
     share: float = 1.0
     """Share of every task's training records that is kept (data size)."""
+    steps: int = 0
+    """At least so many steps: more epochs where labels are few."""
     fine_tune: bool = False
     """First the helpers without the target, then the target alone from there."""
 
@@ -150,6 +152,8 @@ def run_job(job: Job, data: Path, device: str) -> list[dict[str, Any]]:
             runs.append((cut, tasks, seed))
             tests.append((fold, seed, held))
 
+    train = _long_enough(train, runs[0], job.steps)
+
     def build(seed: int) -> TLP:
         torch.manual_seed(seed)
         kind = TLP if len(job.platforms) == 1 else MTLTLP
@@ -178,6 +182,14 @@ def run_job(job: Job, data: Path, device: str) -> list[dict[str, Any]]:
                 }
             )
     return rows
+
+
+def _long_enough(
+    train: TrainConfig, run: tuple[ProgramSet, list[int], int], steps: int
+) -> TrainConfig:
+    programs, tasks, seed = run
+    groups = Groups(programs, tasks, train.groups, seed=seed, failed=train.failed_weight > 0)
+    return replace(train, epochs=max(train.epochs, -(-steps // groups.per_epoch)))
 
 
 def judge_one(programs: ProgramSet, platform: str, held: list[int], score: Any) -> dict[str, Any]:

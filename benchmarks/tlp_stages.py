@@ -13,6 +13,7 @@ BASE: dict[str, Any] = {
     "train": {"epochs": 25, "loss": "both", "lr": 1e-3, "weight_decay": 1e-2},
     "groups": {"size": 64, "per_batch": 16},
 }
+MTL: dict[str, Any] = {**BASE, "train": {**BASE["train"], "epochs": 10}}
 
 
 def _with(**changes: dict[str, Any]) -> dict[str, Any]:
@@ -56,6 +57,136 @@ def sweep() -> list[Job]:
     return jobs
 
 
+def final() -> list[Job]:
+    """The frozen configuration: 5 folds x 3 seeds, every platform; beside it the paper's preset."""
+    every = {"folds": (0, 1, 2, 3, 4), "seeds": (0, 1, 2)}
+    jobs = [
+        Job(table="main", system="tlp", platforms=(platform,), **every, **BASE)
+        for platform in ("v100", "k80", "mi50", "a100")
+    ]
+    jobs.append(Job(table="main", system="mtl-tlp", platforms=ANSOR, **every, **MTL))
+    for platform in ("v100", "k80", "mi50"):
+        one = {"folds": (0, 1, 2, 3, 4), "seeds": (0,)}
+        jobs.append(Job(table="main", system="paper", platforms=(platform,), **one, **PAPER))
+    return jobs
+
+
+PAPER: dict[str, Any] = {
+    "trunk": {"style": "paper", "width": 256, "heads": 8, "dropout": 0.0},
+    "spec": {"preset": "paper"},
+    "train": {
+        "epochs": 25,
+        "loss": "rank",
+        "lr": 7e-4,
+        "weight_decay": 1e-6,
+        "clip": 0.5,
+        "failed_weight": 0.0,
+        "average": 0.0,
+        "bf16": False,
+    },
+    "groups": {"size": 1024, "per_batch": 1, "by_task": False},
+}
+
+
+def ablation() -> list[Job]:
+    """V100, fold 0, 3 seeds: from the published preset to ours, then one change at a time."""
+    grouped = {"groups": BASE["groups"]}
+    logs = {"implied": False, "context": False}
+    plain = {**BASE["trunk"], "style": "all", "mask": False, "positions": False, "dropout": 0.0}
+    old = {**PAPER["train"], "bf16": None}
+    rank = {**BASE["train"], "loss": "rank"}
+    steps: dict[str, dict[str, Any]] = {
+        "0 paper": PAPER,
+        "1 + batches by task": {**PAPER, **grouped},
+        "2 + log2 numbers, norm": {"trunk": plain, "spec": logs, "train": old, **grouped},
+        "3 + mask": {"trunk": {**plain, "mask": True}, "spec": logs, "train": old, **grouped},
+        "4 + positions": {
+            "trunk": {**BASE["trunk"], "style": "all", "dropout": 0.0},
+            "spec": logs,
+            "train": old,
+            **grouped,
+        },
+        "5 + our recipe": {
+            "trunk": {**BASE["trunk"], "style": "all"},
+            "spec": logs,
+            "train": rank,
+            **grouped,
+        },
+        "6 + implied extents": {
+            "trunk": {**BASE["trunk"], "style": "all"},
+            "spec": {"context": False},
+            "train": rank,
+            **grouped,
+        },
+        "7 + shapes of the task": _with(trunk={"style": "all"}, train={"loss": "rank"}),
+        "8 + squared error": _with(trunk={"style": "all"}),
+        "9 + live rows (ours)": _with(),
+    }
+    singles: dict[str, dict[str, Any]] = {
+        "loss: attention, rank": _with(trunk={"style": "all"}, train={"loss": "rank"}),
+        "loss: attention, mse": _with(trunk={"style": "all"}, train={"loss": "mse"}),
+        "width 64": _with(trunk={"width": 64}),
+        "width 256": _with(trunk={"width": 256}),
+        "heads 1": _with(trunk={"heads": 1}),
+        "heads 8": _with(trunk={"heads": 8}),
+        "layers 0": _with(trunk={"layers": 0}),
+        "layers 2": _with(trunk={"layers": 2}),
+        "blocks 0": _with(trunk={"blocks": 0}),
+        "blocks 4": _with(trunk={"blocks": 4}),
+        "crop: 8 numbers": _with(spec={"numbers": 8}),
+        "crop: 12 numbers": _with(spec={"numbers": 12}),
+        "crop: 20 rows": _with(spec={"length": 20}),
+        "crop: 30 rows": _with(spec={"length": 30}),
+        "whole primitives": _with(trunk={"style": "all", "whole": True}),
+        "no failed class": _with(train={"failed_weight": 0.0}),
+        "no running mean": _with(train={"average": 0.0}),
+        "mixed groups": _with(groups={"by_task": False, "size": 1024, "per_batch": 1}),
+        "data 10 %": {**_with(), "share": 0.1, "steps": 800},
+        "data 30 %": {**_with(), "share": 0.3, "steps": 800},
+        "loss: lstm, rank": _with(
+            trunk={"style": "all", "backbone": "lstm"}, train={"loss": "rank"}
+        ),
+        "loss: lstm, mse": _with(trunk={"style": "all", "backbone": "lstm"}, train={"loss": "mse"}),
+    }
+    where = {"platforms": ("v100",), "folds": (0,), "seeds": (0, 1, 2)}
+    return [
+        Job(table="ablation", system=name, **where, **settings)
+        for name, settings in {**steps, **singles}.items()
+    ]
+
+
+def mtl() -> list[Job]:
+    """Few labels of the target: alone, with one other, with both, and fine-tuned from both."""
+    jobs = []
+    for labels in (2000, 500, 8000):
+        for target in ANSOR:
+            others = tuple(p for p in ANSOR if p != target)
+            runs = {
+                "alone": ((target,), False),
+                "+ both": ((target, *others), False),
+                f"+ {others[0]}": ((target, others[0]), False),
+                f"+ {others[1]}": ((target, others[1]), False),
+                "fine-tuned": ((target, *others), True),
+            }
+            for system, (platforms, tuned) in runs.items():
+                recipe = BASE if len(platforms) == 1 else MTL
+                jobs.append(
+                    Job(
+                        table=f"mtl {labels}",
+                        system=system,
+                        platforms=platforms,
+                        judged=(target,),
+                        folds=(0, 1),
+                        seeds=(0, 1, 2),
+                        labels=labels,
+                        fine_tune=tuned,
+                        steps=800 if len(platforms) == 1 else 0,
+                        **recipe,
+                    )
+                )
+    return jobs
+
+
 def smoke() -> list[Job]:
     """Seconds long: does every kind of run work here?"""
     quick = {"epochs": 1}
@@ -76,4 +207,10 @@ def smoke() -> list[Job]:
     return jobs
 
 
-STAGES: dict[str, Callable[[], list[Job]]] = {"smoke": smoke, "sweep": sweep}
+STAGES: dict[str, Callable[[], list[Job]]] = {
+    "smoke": smoke,
+    "sweep": sweep,
+    "final": final,
+    "ablation": ablation,
+    "mtl": mtl,
+}

@@ -92,7 +92,7 @@ def _tree(
     moving = np.ptp(flat, axis=0) > 0
     settings = {"objective": "regression", "num_leaves": 31, "learning_rate": 0.05, "verbose": -1}
     settings |= {"feature_fraction": 0.5, "min_data_in_leaf": min(100, len(rows) // 20), "seed": 0}
-    model = lightgbm.train(settings, lightgbm.Dataset(flat[:, moving], label), 300)
+    model = lightgbm.train(settings, lightgbm.Dataset(flat[:, moving], label), 200)
     asked = encoded.matrix(index).reshape(len(index), -1)[:, moving]
     scores: np.ndarray[Any, Any] = model.predict(asked)
     return scores

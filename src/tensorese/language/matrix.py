@@ -46,8 +46,6 @@ class MatrixSpec:
     """First row: the task's element types and sizes."""
     inline_names: bool = False
     """Names as token numbers among the numbers, in record order, as published."""
-    whole: bool = False
-    """One token per primitive, hashed whole, instead of type, names and numbers (ablation)."""
 
     @property
     def width(self) -> int:

@@ -20,7 +20,7 @@ from tensorese.language import MatrixSpec
 from tensorese.language.vocabulary import NAME_SLOTS, TYPE_SLOTS
 from tensorese.models.batch import ProgramBatch, all_numbers, live_numbers
 
-N_TYPES_PAPER = 11
+WHOLE_TOKENS = 1 << 15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +39,8 @@ class TrunkConfig:
     mask: bool = True
     """Padding takes no part; without it (as published) it attends and is summed."""
     positions: bool = True
+    whole: bool = False
+    """One token per primitive, hashed whole, instead of type, names and numbers (ablation)."""
     scale: float = 0.25
     """Factor on log2 numbers, so that inputs are of order one."""
 
@@ -76,6 +78,7 @@ class RowEncoder(nn.Module):
         self.names = nn.Embedding(NAME_SLOTS, width)
         self.positions = nn.Embedding(spec.length, width) if config.positions else None
         self.numbers = nn.Linear(spec.numbers, width)
+        self.tokens = nn.Embedding(WHOLE_TOKENS, width) if config.whole else None
         self.mix = nn.Sequential(nn.GELU(), nn.Linear(width, width), nn.GELU())
         self.out = nn.Linear(width, width)
         for table in (self.types, self.names, self.positions):
@@ -92,9 +95,19 @@ class RowEncoder(nn.Module):
         return embedded
 
     def forward(self, constant: Tensor, numbers: Tensor) -> Tensor:
+        if self.tokens is not None:
+            constant = constant + self.tokens(self._whole(numbers))
+            numbers = numbers * 0.0
         hidden = constant + self.numbers(numbers * self.scale)
         out: Tensor = hidden + self.out(self.mix(hidden))
         return out
+
+    @staticmethod
+    def _whole(numbers: Tensor) -> Tensor:
+        """One token number from all numbers of a row; its type is embedded beside it."""
+        odd = torch.arange(numbers.shape[-1], device=numbers.device) * 7919 + 104729
+        mixed = ((numbers * 256).round().long() * odd).sum(-1)
+        return mixed.remainder(WHOLE_TOKENS)
 
 
 class Attention(nn.Module):

@@ -136,7 +136,7 @@ def _gather(stores: Sequence[Store], platforms: Sequence[str], split: Split) -> 
 
     tables = [store.table(_COLUMNS, split=split).select(_COLUMNS) for store in stores]
     table = pa.concat_tables(tables)
-    table = table.filter(pc.is_in(table["platform"], value_set=pa.array(list(platforms))))
+    table = table.filter(pc.is_in(table["platform"], value_set=pa.array(list(platforms), pa.string())))
     table = table.combine_chunks()
     columns: dict[str, Any] = {}
     for name in _COLUMNS[:-2]:

@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tensorese.records.store import Store
+from tensorese.training.data import ProgramSet, read_programs
+from tensorese.training.synthetic import synthetic_measurements
+
+
+@pytest.fixture(scope="session")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> ProgramSet:
+    """Six made-up matmul tasks on two platforms."""
+    folder: Path = tmp_path_factory.mktemp("toy")
+    with Store.open(folder, create=True) as store:
+        store.ingest(synthetic_measurements(platforms=("fast", "slow"), per_task=40))
+        return read_programs([store])

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from tensorese.language import Encoder
+from tensorese.models.ranker import TLPRanker
+from tensorese.models.tlp import TLP, ModelError, TLPConfig
+from tensorese.models.trunk import TrunkConfig
+from tensorese.training.data import ProgramSet, encode_programs
+from tensorese.training.trainer import as_batch, predict
+
+pytestmark = pytest.mark.null
+
+
+def _model(toy: ProgramSet) -> TLP:
+    torch.manual_seed(0)
+    return TLP(TLPConfig(trunk=TrunkConfig(width=32), spec=toy.spec()), ("fast",))
+
+
+def test_one_sketch_scores_like_a_mixed_batch(toy: ProgramSet) -> None:
+    model = _model(toy)
+    batch = as_batch(encode_programs(toy, Encoder(model.config.spec)))
+    ranker = TLPRanker(model, bf16=False)
+    for k in (0, len(toy.pairs) - 1):
+        pair, members = toy.pairs[k], toy.members[k]
+        workload = toy.workloads[pair.workload]
+        got = ranker.score(workload, "fast", pair.sketch, toy.decisions[k])
+        want = predict(model, batch, torch.from_numpy(members))[:, 0].numpy()
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_bf16_keeps_the_order_of_clear_cases(toy: ProgramSet) -> None:
+    pair, workload = toy.pairs[0], toy.workloads[toy.pairs[0].workload]
+    exact = TLPRanker(_model(toy), bf16=False).score(
+        workload, "fast", pair.sketch, toy.decisions[0]
+    )
+    rough = TLPRanker(_model(toy), bf16=True).score(workload, "fast", pair.sketch, toy.decisions[0])
+    assert np.corrcoef(exact, rough)[0, 1] > 0.99
+
+
+def test_no_decisions_no_scores(toy: ProgramSet) -> None:
+    pair = toy.pairs[0]
+    empty = np.zeros((0, pair.sketch.n_decisions), dtype=np.int64)
+    ranker = TLPRanker(_model(toy))
+    assert len(ranker.score(toy.workloads[pair.workload], "fast", pair.sketch, empty)) == 0
+
+
+def test_unknown_platform(toy: ProgramSet) -> None:
+    pair = toy.pairs[0]
+    with pytest.raises(ModelError, match="did you mean"):
+        TLPRanker(_model(toy)).score(
+            toy.workloads[pair.workload], "fats", pair.sketch, toy.decisions[0]
+        )
