@@ -30,6 +30,8 @@ def sweep() -> list[Job]:
         "dropout 0.3": _with(trunk={"dropout": 0.3}),
         "loss rank": _with(train={"loss": "rank"}),
         "no implied": _with(spec={"implied": False}),
+        "no feed": _with(trunk={"feed": 0}),
+        "no feed, width 96": _with(trunk={"feed": 0, "width": 96}),
         "layers 2": _with(trunk={"layers": 2}),
         "all rows": _with(trunk={"style": "all"}),
         "no context": _with(spec={"context": False}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import ClassVar
 
 import numpy as np
@@ -18,12 +19,17 @@ CHUNK = 1024
 
 
 def bf16_is_faster(device: torch.device) -> bool:
-    """On CPUs whose matrix units take bf16; always on CUDA."""
+    """On CUDA, and on CPUs whose vector units take bf16 and whose matrix units are out of play.
+
+    Some virtual machines show AMX units and kill the process that uses them; oneDNN then needs
+    `ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16` in the environment before torch is imported.
+    """
     if device.type == "cuda":
         return True
-    check = getattr(torch.cpu, "_is_amx_tile_supported", None)
-    also = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
-    return bool((check and check()) or (also and also()))
+    vector = getattr(torch.cpu, "_is_avx512_bf16_supported", bool)()
+    matrix = getattr(torch.cpu, "_is_amx_tile_supported", bool)()
+    limited = os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper() == "AVX512_CORE_BF16"
+    return bool(vector and (limited or not matrix))
 
 
 class TLPRanker:

@@ -32,6 +32,8 @@ class TrunkConfig:
     width: int = 128
     heads: int = 4
     layers: int = 1
+    feed: int = 2
+    """Hidden width of the per-row network after attention, in widths; 0 leaves it out."""
     blocks: int = 2
     """Residual blocks after the rows are summed."""
     context_tokens: int = 4
@@ -122,13 +124,14 @@ class Attention(nn.Module):
         self.key_value = nn.Linear(width, 2 * width)
         self.merge = nn.Linear(width, width)
         self.norm_feed = nn.LayerNorm(width)
-        self.feed = nn.Sequential(
-            nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)
-        )
+        self.feed: nn.Module | None = None
+        if config.feed:
+            inner = config.feed * width
+            self.feed = nn.Sequential(nn.Linear(width, inner), nn.GELU(), nn.Linear(inner, width))
         self.drop = nn.Dropout(config.dropout)
 
     def _split(self, x: Tensor) -> Tensor:
-        return x.reshape(*x.shape[:-1], self.heads, -1).transpose(1, 2)
+        return x.reshape(*x.shape[:-1], self.heads, x.shape[-1] // self.heads).transpose(1, 2)
 
     def attend(self, asking: Tensor, answering: Tensor, allowed: Tensor | None) -> Tensor:
         key, value = self.key_value(answering).chunk(2, dim=-1)
@@ -142,6 +145,11 @@ class Attention(nn.Module):
         normed = self.norm(x)
         answering = normed if context is None else torch.cat([normed, context], dim=1)
         x = x + self.drop(self.attend(normed, answering, allowed))
+        return self.fed(x)
+
+    def fed(self, x: Tensor) -> Tensor:
+        if self.feed is None:
+            return x
         out: Tensor = x + self.drop(self.feed(self.norm_feed(x)))
         return out
 
@@ -183,7 +191,7 @@ class LiveTrunk(nn.Module):
         # A sketch may have no fixed row: let it see its (open) rows rather than nothing.
         allowed = s.fixed_SL | ~s.fixed_SL.any(1, keepdim=True)
         answer = asking + self.summary.attend(asking, rows, allowed)
-        out: Tensor = self.norm_context(answer + self.summary.feed(self.summary.norm_feed(answer)))
+        out: Tensor = self.norm_context(self.summary.fed(answer))
         return out
 
     def forward(self, batch: ProgramBatch) -> Tensor:

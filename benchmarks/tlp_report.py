@@ -1,0 +1,149 @@
+"""The rows as Markdown tables: means per task, seeds averaged first, bootstrap over tasks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+
+from tensorese.evaluation.metrics import bootstrap
+from tlp_runs import PLATFORMS
+from tlp_trees import chosen
+
+Rows = list[dict[str, Any]]
+FIELDS = {"top1": 2, "top5": 3, "top10": 4}
+
+
+def per_task(rows: Rows, figure: str, part: str = "tasks") -> dict[str, float]:
+    """Task to figure, averaged over seeds (a task is held out in one fold only)."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        for task, numbers in row[part].items():
+            if figure in FIELDS:
+                found[task].append(numbers[1] / numbers[FIELDS[figure]])
+            else:
+                found[task].append(numbers[{"pairwise": 5, "random1": 6, "random5": 7}[figure]])
+    return {task: float(np.mean(values)) for task, values in found.items()}
+
+
+def pooled(rows: Rows, figure: str) -> float:
+    best: dict[str, float] = {}
+    chosen_: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        for task, numbers in row["tasks"].items():
+            best[task] = numbers[1]
+            chosen_[task].append(numbers[FIELDS[figure]])
+    return sum(best.values()) / sum(float(np.mean(v)) for v in chosen_.values())
+
+
+def _cell(rows: Rows, figure: str, part: str = "tasks") -> str:
+    values = per_task(rows, figure, part)
+    if not values:
+        return "-"
+    interval = bootstrap(list(values.values()))
+    return f"{interval.mean:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+
+
+def _select(rows: Rows, table: str, system: str, platform: str) -> Rows:
+    return [
+        r
+        for r in rows
+        if r["table"] == table and r["system"] == system and r["platform"] == platform
+    ]
+
+
+def main_table(rows: Rows) -> str:
+    lines = [
+        "| platform | system | tasks | top-1 | top-5 | pooled top-1 | pairwise | thinned top-1 | "
+        "thinned top-5 | epochs, steps, seeds |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for platform in PLATFORMS:
+        for system, found in systems(rows, platform).items():
+            if not found:
+                continue
+            tasks = len(per_task(found, "top1"))
+            pair = float(np.mean(list(per_task(found, "pairwise").values())))
+            recipe = f"{found[0]['epochs']}, {found[0]['steps']}, {len({r['seed'] for r in found})}"
+            lines.append(
+                f"| {platform} | {system} | {tasks} | {_cell(found, 'top1')} | "
+                f"{_cell(found, 'top5')} | {pooled(found, 'top1'):.3f} | {pair:.3f} | "
+                f"{_cell(found, 'top1', 'thin')} | {_cell(found, 'top5', 'thin')} | {recipe} |"
+            )
+        known = _select(rows, "main", "tlp", platform)
+        if known:
+            one, five = (np.mean(list(per_task(known, f).values())) for f in ("random1", "random5"))
+            thin = [
+                np.mean(list(per_task(known, f, "thin").values())) for f in ("random1", "random5")
+            ]
+            lines.append(
+                f"| {platform} | random order | | {one:.3f} | {five:.3f} | | 0.5 | {thin[0]:.3f} | "
+                f"{thin[1]:.3f} | exact |"
+            )
+    return "\n".join(lines)
+
+
+def systems(rows: Rows, platform: str) -> dict[str, Rows]:
+    trees = [r for r in rows if r["table"] == "trees"]
+    found = {
+        name: _select(rows, "main", name, platform)
+        for name in ("tlp", "mtl-tlp", "ensemble", "paper")
+    }
+    for system in ("lightgbm", "xgboost"):
+        name = f"{system} {chosen(trees, system, platform)}"
+        found[name] = _select(trees, "trees", name, platform)
+    return found
+
+
+def paired_table(rows: Rows) -> str:
+    """Ours minus the tree on the same tasks."""
+    lines = ["| platform | ours | against | top-1 difference | top-5 difference |"]
+    lines.append("|---|---|---|---|---|")
+    for platform in PLATFORMS:
+        found = systems(rows, platform)
+        for mine in ("tlp", "mtl-tlp"):
+            for other, theirs in found.items():
+                if not other.startswith(("lightgbm", "xgboost")) or not theirs or not found[mine]:
+                    continue
+                cells = []
+                for figure in ("top1", "top5"):
+                    a, b = per_task(found[mine], figure), per_task(theirs, figure)
+                    gap = bootstrap([a[t] - b[t] for t in a if t in b])
+                    cells.append(f"{gap.mean:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]")
+                lines.append(f"| {platform} | {mine} | {other} | {cells[0]} | {cells[1]} |")
+    return "\n".join(lines)
+
+
+def flat_table(rows: Rows, table: str) -> str:
+    """One line per system and platform, in the order the rows came."""
+    lines = ["| system | platform | top-1 | top-5 | pairwise | folds x seeds, epochs, steps |"]
+    lines.append("|---|---|---|---|---|---|")
+    for system, platform in dict.fromkeys(
+        (r["system"], r["platform"]) for r in rows if r["table"] == table
+    ):
+        found = _select(rows, table, system, platform)
+        seeds = [_mean([r], "top1") for r in found]
+        spread = f" (runs {min(seeds):.3f}-{max(seeds):.3f})"
+        recipe = f"{len(found)}, {found[0]['epochs']}, {found[0]['steps']}"
+        lines.append(
+            f"| {system} | {platform} | {_mean(found, 'top1'):.3f}{spread} | "
+            f"{_mean(found, 'top5'):.3f} | {_mean(found, 'pairwise'):.3f} | {recipe} |"
+        )
+    return "\n".join(lines)
+
+
+def _mean(rows: Rows, figure: str) -> float:
+    return float(np.mean(list(per_task(rows, figure).values())))
+
+
+def report(rows: Rows) -> str:
+    parts = []
+    if any(r["table"] == "main" for r in rows):
+        parts += ["## Unseen workloads, 5 folds", main_table(rows)]
+        parts += ["## Paired with the trees", paired_table(rows)]
+    names = dict.fromkeys(r["table"] for r in rows)
+    for name in names:
+        if name not in ("main", "trees", "smoke"):
+            parts += [f"## {name}", flat_table(rows, name)]
+    return "\n\n".join(parts)

@@ -1,0 +1,140 @@
+"""How fast TLP reads and scores. Prints JSON lines; see docs/models.md.
+
+    python benchmarks/tlp_speed.py score --data DIR [--device cuda]
+    python benchmarks/tlp_speed.py encode --data DIR
+    python benchmarks/tlp_speed.py train --data DIR --device cuda
+
+`score`: decisions of one sketch to scores, the default model. `encode`: records to matrices on
+one core. `train`: 50 epochs on all records of three platforms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")  # see models.ranker
+
+import numpy as np
+import torch
+
+from tensorese.language import Encoder
+from tensorese.models.mtl_tlp import MTLTLP
+from tensorese.models.ranker import TLPRanker, bf16_is_faster
+from tensorese.models.tlp import TLPConfig
+from tensorese.models.trunk import TrunkConfig
+from tensorese.training.data import encode_programs
+from tensorese.training.groups import GroupConfig
+from tensorese.training.trainer import TrainConfig, Trainer
+from tlp_runs import PLATFORMS, programs_of
+from tlp_stages import BASE
+
+ANSOR = PLATFORMS[:3]
+
+
+def _model(programs: Any, platforms: tuple[str, ...]) -> MTLTLP:
+    config = TLPConfig(trunk=TrunkConfig(**BASE["trunk"]), spec=programs.spec())
+    return MTLTLP(config, platforms)
+
+
+def score(args: argparse.Namespace) -> None:
+    """The largest sketch of V100's and A100's records, its decisions repeated to `--n`."""
+    for platform in ("v100", "a100"):
+        programs = programs_of(args.data, (platform,))
+        largest = max(range(len(programs.pairs)), key=lambda k: len(programs.pairs[k].bones.rows))
+        pair = programs.pairs[largest]
+        decisions = np.resize(
+            programs.decisions[largest], (args.n, programs.decisions[largest].shape[1])
+        )
+        workload = programs.workloads[pair.workload]
+        usable = bf16_is_faster(torch.device(args.device))
+        for bf16 in (False, True) if usable else (False,):
+            ranker = TLPRanker(_model(programs, (platform,)), device=args.device, bf16=bf16)
+            rates = []
+            for _ in range(args.repeat + 1):
+                start, burnt = time.perf_counter(), time.process_time()
+                ranker.score(workload, platform, pair.sketch, decisions)
+                rates.append(args.n / (time.perf_counter() - start))
+                burnt = time.process_time() - burnt
+            template = ranker._template(workload, pair.sketch)[0]
+            _say(
+                what="score one sketch",
+                platform=platform,
+                rows=template.n_rows,
+                live=len(template.live),
+                bf16=bf16,
+                device=args.device,
+                threads=torch.get_num_threads(),
+                programs_per_s=round(float(np.median(rates[1:]))),
+                best=round(max(rates)),
+                core_us_per_program=round(burnt / args.n * 1e6, 1),
+            )
+
+
+def encode(args: argparse.Namespace) -> None:
+    torch.set_num_threads(1)
+    programs = programs_of(args.data, ANSOR)
+    start = time.perf_counter()
+    encoded = encode_programs(programs, Encoder(programs.spec()))
+    values = time.perf_counter() - start
+    for piece in np.array_split(np.arange(len(programs)), 64):
+        encoded.matrix(piece)
+    whole = time.perf_counter() - start
+    _say(what="records to values", records=len(programs), seconds=round(values, 2))
+    _say(what="records to matrices", records=len(programs), seconds=round(whole, 2))
+
+
+def train(args: argparse.Namespace) -> None:
+    programs = programs_of(args.data, ANSOR)
+    encoded = encode_programs(programs, Encoder(programs.spec()))
+    groups = GroupConfig(**{**BASE["groups"], "per_batch": args.per_batch})
+    config = TrainConfig(**{**BASE["train"], "epochs": 50}, groups=groups)
+    trainer = Trainer(
+        _model(programs, ANSOR),
+        programs,
+        encoded,
+        train_tasks=range(len(programs.tasks)),
+        config=config,
+        device=args.device,
+    )
+    start = time.perf_counter()
+    for epoch in range(args.epochs):
+        trainer._epoch(epoch)
+    seconds = time.perf_counter() - start
+    _say(
+        what="50 epochs",
+        records=trainer.groups.records,
+        seconds=round(seconds / args.epochs * 50, 1),
+        measured_epochs=args.epochs,
+        steps=trainer.step,
+        device=args.device,
+    )
+
+
+def _say(**facts: Any) -> None:
+    print(json.dumps(facts), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["score", "encode", "train"])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--n", type=int, default=20000)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--per-batch", type=int, default=16)
+    args = parser.parse_args()
+    {"score": score, "encode": encode, "train": train}[args.what](args)
+
+
+if __name__ == "__main__":
+    main()
