@@ -62,4 +62,5 @@ def test_the_class_is_read_from_the_loops(case: str) -> None:
 
 def test_embeddings_gather() -> None:
     network = network_of(nn.Embedding(50, 8), torch.zeros(2, 7, dtype=torch.long))
-    assert [task.operator for task in tasks_of(network, host())] == ["gather"]
+    # The ids are narrowed to 32 bits first; the reshapes around the gather are views.
+    assert [task.operator for task in tasks_of(network, host())] == ["elementwise", "gather"]

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import json
+
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from tensorese.tvm_env import import_tvm
+from tensorese.workloads import prepare
 from tensorese.workloads.simplify import simplify
 from tensorese.workloads.zoo import _unsettle_norms
 from workload_support import host, network_of, worst_error
@@ -91,3 +95,15 @@ def test_simplifying_twice_changes_nothing() -> None:
     model, shape = FOLDED["biased"]
     once = simplify(network_of(model, torch.randn(shape)).module)
     assert tvm_ffi.structural_equal(once, simplify(once))
+
+
+def test_an_index_out_of_range_stays_inside_the_table() -> None:
+    tvm = import_tvm()
+    network = network_of(nn.Embedding(5, 8), torch.zeros(3, dtype=torch.long))
+    built = tvm.compile(prepare(network.module, host()), tvm.target.Target(json.loads(host())))
+    machine = tvm.relax.VirtualMachine(built, tvm.cpu())
+    rows = [
+        machine["main"](tvm.runtime.tensor(np.array([0, 4, last])))[0].numpy()
+        for last in (4, 10**9)
+    ]
+    assert np.array_equal(rows[0], rows[1])

@@ -30,7 +30,9 @@ def network_of(model: nn.Module, *inputs: torch.Tensor) -> Network:
 def compiled_outputs(network: Network, target: str, seed: int = 0) -> list[np.ndarray]:
     """What the prepared, untuned network computes on this CPU."""
     tvm = import_tvm()
-    built = tvm.compile(prepare(network.module, target), tvm.target.Target(json.loads(target)))
+    # Unoptimised code: LLVM would need longer than the network runs.
+    quick = tvm.target.Target({**json.loads(target), "opt-level": 0})
+    built = tvm.compile(prepare(network.module, target), quick)
     machine = tvm.relax.VirtualMachine(built, tvm.cpu())
     outputs = machine["main"](*(tvm.runtime.tensor(array) for array in network.example(seed)))
     listed = [outputs] if hasattr(outputs, "numpy") else list(outputs)

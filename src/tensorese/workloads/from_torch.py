@@ -30,7 +30,8 @@ def network_of(program: Any, *, name: str, below: int = 2) -> Network:
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")  # deprecations inside torch, none of them ours
-            module = from_exported_program(program)
+            lowered = program.run_decompositions(_decompositions(torch))
+            module = from_exported_program(lowered, run_ep_decomposition=False)
     except Exception as error:
         raise ModelError(_explain(name, error)) from None
     runner = program.module()
@@ -42,6 +43,18 @@ def network_of(program: Any, *, name: str, below: int = 2) -> Network:
         return [output.numpy() for output in listed]
 
     return Network(name=name, module=module, inputs=inputs, reference=reference)
+
+
+def _decompositions(torch: Any) -> Any:
+    """torch's own, but linear and matmul stay whole.
+
+    Decomposed, they are flattened to two axes and back, and those reshapes keep TVM from fusing
+    what follows. Without any, TVM reads a batch norm's momentum as its epsilon.
+    """
+    table = torch.export.default_decompositions()
+    for kept in (torch.ops.aten.linear.default, torch.ops.aten.matmul.default):
+        table.pop(kept, None)
+    return table
 
 
 def _user_inputs(program: Any) -> list[Any]:

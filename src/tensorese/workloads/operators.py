@@ -172,7 +172,6 @@ def _computes(block: _Block) -> bool:
 
 
 def _moved(value: Any) -> bool:
-    value = _peel(value)
     kind = type(value).__name__
     if kind == "Call" and getattr(value.op, "name", "") == "tirx.if_then_else":
         return all(_moved(branch) for branch in list(value.args)[1:])

@@ -12,9 +12,12 @@ from tensorese.tvm_env import import_tvm
 from tensorese.workloads.simplify import simplify
 
 # Channels innermost: vectors run along channels and neighbouring pixels share them.
-_CHANNELS_LAST = {
+_LAYOUTS = {
     "relax.nn.conv2d": ["NHWC", "HWIO"],
     "relax.nn.conv3d": ["NDHWC", "DHWIO"],
+    # TVM would carry the layout into these too, and then could not lower them.
+    "relax.nn.conv2d_transpose": ["NCHW", "IOHW"],
+    "relax.nn.conv3d_transpose": ["NCDHW", "IODHW"],
 }
 
 
@@ -30,7 +33,7 @@ def prepare(module: Any, target: str) -> Any:
     transform = tvm.relax.transform
     with tvm.target.Target(json.loads(target)):
         module = simplify(module)
-        module = transform.ConvertLayout(_CHANNELS_LAST)(module)
+        module = transform.ConvertLayout(_LAYOUTS)(module)
         module = simplify(module)
         passes = [
             transform.DecomposeOpsForInference(),
@@ -40,6 +43,8 @@ def prepare(module: Any, target: str) -> Any:
             transform.FoldConstant(),
             transform.FuseOps(),
             transform.FuseTIR(),
+            # What only reshapes is a view at run time: no kernel, no task.
+            transform.RewriteDataflowReshape(),
             transform.DeadCodeElimination(),
         ]
         if kind == "llvm":

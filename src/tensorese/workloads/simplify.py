@@ -107,6 +107,10 @@ class _Rewriter:
             return relax.Tuple([normed, arguments[3], arguments[4]])
         if name == "relax.clip":
             return self.clip(arguments, str(value.ty.dtype))
+        if name == "relax.take" and str(value.attrs.mode) == "fast":
+            # As imported, an index out of range would read foreign memory.
+            axis = None if value.attrs.axis is None else int(value.attrs.axis)
+            return self.emit(relax.op.take(arguments[0], arguments[1], axis, mode="clip"))
         folded = self.fold(name, value, arguments)
         return folded if folded is not None else self.emit_call(value, arguments)
 

@@ -14,8 +14,8 @@ from tensorese.workloads.network import Network
 from tensorese.workloads.operators import operator_class
 from tensorese.workloads.prepare import prepare
 
-# Calls a prepared function may keep: they run as they are, none computes anything tuned.
-_PLUMBING = ("relax.call_", "relax.shape", "relax.memory", "relax.builtin")
+# Calls a prepared function may keep: they only pass memory on.
+_PLUMBING = ("relax.call_", "relax.shape", "relax.memory", "relax.builtin", "relax.reshape")
 
 
 @dataclass(frozen=True, kw_only=True)
