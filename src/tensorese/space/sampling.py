@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from tensorese.space.replay import SCHEDULE_ERRORS
 from tensorese.tvm_env import import_tvm
 
 _MAX_TRIES = 50  # per wanted program, before the space is called exhausted
@@ -49,7 +50,7 @@ def _draws(module: Any, target: str, tries: int, seed: int) -> Iterator[Any]:
             fresh.apply_to_schedule(schedule, remove_postproc=True)
             schedule.enter_postproc()
             passed = all(post.apply(schedule) for post in context.space_generator.postprocs)
-        except (RuntimeError, ValueError, tvm.TVMError):
+        except SCHEDULE_ERRORS:
             continue  # a draw TVM cannot schedule is no candidate
         if passed:
             yield schedule

@@ -1,0 +1,136 @@
+"""A sketch's space as integer arrays `[n, d]`: membership, legality, uniform draws.
+
+A row is `Program.decisions`. Nothing is replayed; where a domain cannot be computed it is asked
+of TVM once per distinct case and remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from tensorese.records.nouns import Sketch
+from tensorese.space.canonical import Constants
+from tensorese.space.limits import Limit
+from tensorese.space.locations import Locator
+from tensorese.space.slots import INLINE, Location, Slot
+from tensorese.space.tiles import Bools, Ints
+
+_BATCH = 4096
+_MAX_DRAWS = 4_000_000  # without one legal row among so many, the sketch has none to speak of
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecisionSpace:
+    """One sketch of a task: which rows are programs, and which of them are legal."""
+
+    sketch: Sketch
+    slots: tuple[Slot, ...]
+    locators: Mapping[int, Locator] = field(default_factory=dict)
+    """By the column of the location."""
+    limits: tuple[Limit, ...] = ()
+    constants: Constants = field(default_factory=dict)
+    reason: str = ""
+    """Why the integers do not decide this sketch; empty when they do."""
+
+    @property
+    def covered(self) -> bool:
+        return not self.reason
+
+    @cached_property
+    def n_columns(self) -> int:
+        return sum(slot.width for slot in self.slots)
+
+    # -- membership --------------------------------------------------------------------------
+
+    def inside(self, rows: Ints) -> Bools:
+        """Whether TVM would replay each row to itself, with innermost limits held."""
+        found = np.ones(len(rows), dtype=np.bool_)
+        for slot in self.slots:
+            if not isinstance(slot, Location):
+                found &= slot.holds(rows)
+        for slot in self.locations:
+            at = np.flatnonzero(found)
+            found[at] = self._offered(slot, rows[at])
+        return found
+
+    def legal(self, rows: Ints) -> Bools:
+        """Inside, and within every limit of the target."""
+        found = self.inside(rows)
+        at = np.flatnonzero(found)
+        found[at] = self._within(rows[at], self.limits)
+        return found
+
+    @cached_property
+    def locations(self) -> list[Location]:
+        return [slot for slot in self.slots if isinstance(slot, Location)]
+
+    def _offered(self, slot: Location, rows: Ints) -> Bools:
+        mask = self.locators[slot.column].mask(rows)
+        index = rows[:, slot.column] - INLINE
+        known = (index >= 0) & (index < mask.shape[1])
+        offered: Bools = known & mask[np.arange(len(rows)), np.where(known, index, 0)]
+        return offered
+
+    # -- drawing -----------------------------------------------------------------------------
+
+    def sample(self, n: int, rng: np.random.Generator) -> Ints:
+        """`n` legal rows, uniform over factorisations, then over the locations they leave.
+
+        Fewer only when the sketch has next to no legal row.
+        """
+        found: list[Ints] = []
+        have = drawn = 0
+        while have < n and (have or drawn < _MAX_DRAWS):
+            size = self._batch_size(n - have, have, drawn)
+            rows = self.draw(size, rng)
+            rows = rows[self._within(rows, [limit for limit in self.limits if not limit.replays])]
+            drawn += size
+            asking = [limit for limit in self.limits if limit.replays]
+            if asking:  # no more rows than are wanted go to TVM, unless most of them fail
+                kept = rows[: 2 * (n - have)]
+                drawn -= round(size * (1 - len(kept) / max(1, len(rows))))
+                rows = kept[self._within(kept, asking)]
+            found.append(rows)
+            have += len(rows)
+        return np.vstack(found)[:n] if found else np.zeros((0, self.n_columns), dtype=np.int64)
+
+    @staticmethod
+    def _batch_size(missing: int, have: int, drawn: int) -> int:
+        rate = (have + 1) / (drawn + 1) if drawn else 1.0
+        return int(min(max(1.2 * missing / rate, 64), 64 * _BATCH))
+
+    def draw(self, n: int, rng: np.random.Generator) -> Ints:
+        """`n` rows of the space, the target's limits not yet considered."""
+        rows = np.zeros((n, self.n_columns), dtype=np.int64)
+        for slot in self.slots:
+            if isinstance(slot, Location):
+                self.draw_location(slot, rows, np.arange(n), rng)
+            else:
+                picked = rng.integers(len(slot.table), size=n)
+                rows[:, slot.column : slot.column + slot.width] = slot.table[picked]
+        return rows
+
+    @staticmethod
+    def _within(rows: Ints, limits: Iterable[Limit]) -> Bools:
+        found = np.ones(len(rows), dtype=np.bool_)
+        for limit in limits:
+            at = np.flatnonzero(found)
+            found[at] = limit.legal(rows[at])
+        return found
+
+    def draw_location(self, slot: Location, rows: Ints, at: Ints, rng: np.random.Generator) -> None:
+        if len(at):
+            mask = self.locators[slot.column].mask(rows[at])
+            noise = np.where(mask, rng.random(mask.shape), -1.0)
+            rows[at, slot.column] = noise.argmax(1) + INLINE
+
+    def refit(self, rows: Ints, rng: np.random.Generator) -> Ints:
+        """The rows with every location that is no longer offered drawn anew."""
+        rows = rows.copy()
+        for slot in self.locations:
+            self.draw_location(slot, rows, np.flatnonzero(~self._offered(slot, rows)), rng)
+        return rows

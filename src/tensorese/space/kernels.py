@@ -1,0 +1,133 @@
+"""The limits of a CUDA sketch, derived from its loops and accesses and checked against TVM."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tensorese.space.asked import Asked
+from tensorese.space.decisions import DecisionSpace
+from tensorese.space.limits import (
+    AskedDimension,
+    Dimension,
+    SharedMemory,
+    Staged,
+    Threads,
+    Verdicts,
+)
+from tensorese.space.nests import Nest, Stage, read_nest
+from tensorese.space.probing import Probe
+from tensorese.space.replay import SCHEDULE_ERRORS
+from tensorese.space.slots import Choice, Slot, Tile
+from tensorese.space.tiles import Ints
+
+MAX_VERDICTS = 4096  # cases TVM may be asked about, at worst, for a sketch without tiles
+UNROLL = "meta_schedule.unroll_explicit"  # hints that no verdict depends on
+
+
+def find_limits(probe: Probe, space: DecisionSpace, rng: np.random.Generator) -> DecisionSpace:
+    """The space with the target's limits, or with the reason why they are not known."""
+    if not any(isinstance(slot, Tile) for slot in space.slots):
+        return _with_verdicts(probe, space)
+    nest = read_nest(space.sketch, space.slots, space.constants)
+    if isinstance(nest, str):
+        return replace(space, reason=nest)
+    target = json.loads(probe.referee.target)
+    most = min(nest.high, int(target["max_threads_per_block"]))
+    threads = Threads(columns=nest.threads, low=nest.low, high=most)
+    shared = SharedMemory(
+        buffers=tuple(_staged(probe, nest)), limit=int(target["max_shared_memory_per_block"])
+    )
+    if shared.is_exact:
+        return replace(space, limits=(threads, shared))
+    # Compaction may round such a region up, in ways its index does not tell: what the arithmetic
+    # leaves is put to TVM row by row.
+    columns = tuple(c for slot in space.slots if not _is_hint(slot) for c in _columns(slot))
+    asked: Asked[bool] = Asked(columns=columns, ask=lambda row: _verdict(probe, row))
+    return replace(space, limits=(threads, shared, Verdicts(asked=asked)))
+
+
+def _is_hint(slot: Slot) -> bool:
+    return isinstance(slot, Choice) and slot.purpose == UNROLL
+
+
+def _columns(slot: Slot) -> range:
+    return range(slot.column, slot.column + slot.width)
+
+
+def _with_verdicts(probe: Probe, space: DecisionSpace) -> DecisionSpace:
+    deciding = [s for s in space.slots if isinstance(s, Choice) and not _is_hint(s)]
+    cases = math.prod(len(slot.options) for slot in deciding)
+    if cases > MAX_VERDICTS:
+        return replace(space, reason=f"{cases} combinations of choices decide the verdict")
+    asked: Asked[bool] = Asked(
+        columns=tuple(slot.column for slot in deciding), ask=lambda row: _verdict(probe, row)
+    )
+    return replace(space, limits=(Verdicts(asked=asked),))
+
+
+def _verdict(probe: Probe, row: Ints) -> bool:
+    try:
+        done = probe.referee.replay(probe.index, probe.values(row))
+    except SCHEDULE_ERRORS:
+        return False
+    return done.passed
+
+
+def _staged(probe: Probe, nest: Nest) -> list[Staged]:
+    schedule = probe.before(nest.get_loops, np.ones(0, dtype=np.int64))
+    block = schedule.get(probe.variable(schedule, nest.get_loops, 0))
+    copies = 1 + max(nest.pipeline, default=0)
+    found = []
+    for stage in nest.stages:
+        region = block.reads[stage.read]
+        regions = _Regions(probe, nest, stage, block.iter_vars, len(region.region))
+        dimensions = tuple(
+            regions.dimension(place, bounds, int(cap))
+            for place, (bounds, cap) in enumerate(
+                zip(region.region, region.source.shape, strict=True)
+            )
+        )
+        element = probe.referee.tvm.DataType(region.source.dtype)
+        size = (int(element.bits) * int(element.lanes) + 7) // 8
+        found.append(Staged(dimensions=dimensions, element_bytes=size, copies=copies))
+    return found
+
+
+class _Regions:
+    """The extents of one staged copy, by dimension."""
+
+    def __init__(self, probe: Probe, nest: Nest, stage: Stage, iterators: Any, rank: int) -> None:
+        self.tvm = probe.referee.tvm
+        self.probe, self.stage, self.rank = probe, stage, rank
+        self.variables = [iterator.var for iterator in iterators]
+        self.spans = [tuple(c for c in axis if c in stage.inside) for axis in nest.axes]
+        self.analyzer = self.tvm.sym.Analyzer()
+        for iterator in iterators:
+            self.analyzer.bind(iterator.var, iterator.dom)
+
+    def dimension(self, place: int, bounds: Any, cap: int) -> Dimension | AskedDimension:
+        index = self.analyzer.simplify(bounds.min)
+        affine = self.tvm.sym.detect_linear_equation(index, self.variables)
+        if affine:
+            pairs = zip(affine, self.spans, strict=False)  # the last coefficient is the constant
+            terms = tuple((abs(int(c)), span) for c, span in pairs if int(c))
+            return Dimension(terms=terms, cap=cap, base=int(bounds.extent))
+        free = self.tvm.tirx.analysis.undefined_vars(index)
+        spans = tuple(
+            span
+            for variable, span in zip(self.variables, self.spans, strict=True)
+            if any(variable.same_as(one) for one in free)
+        )
+        asked: Asked[int] = Asked(spans=spans, ask=lambda row: self._extent(place, row))
+        return AskedDimension(asked=asked)
+
+    def _extent(self, place: int, row: Ints) -> int:
+        """What TVM's own region analysis gives the copy in this dimension."""
+        schedule = self.probe.before(self.stage.compute_at + 1, row)
+        block = self.probe.variable(schedule, self.stage.compute_at, 0)
+        return int(schedule.get(schedule.get_loops(block)[place - self.rank]).extent)

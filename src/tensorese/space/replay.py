@@ -1,0 +1,97 @@
+"""TVM as the referee: its sketches, its replay of one row, its postprocessors' verdict."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tensorese.tvm_env import import_tvm
+
+# What TVM raises for a row it cannot schedule (its own errors are RuntimeErrors).
+SCHEDULE_ERRORS = (RuntimeError, ValueError, TypeError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replayed:
+    """A row as TVM scheduled it."""
+
+    schedule: Any
+    decisions: tuple[int, ...]
+    """Read back from the trace: TVM repairs what it does not accept, without a word."""
+    passed: bool
+    """Every postprocessor agreed."""
+
+
+class Referee:
+    """A task's module and target, and stock MetaSchedule's rules for them.
+
+    For CUDA these are the plain `cuda` rules, which need none of the tensor intrinsics that take
+    20 s to import; the tensor-core family is a space of its own.
+    """
+
+    def __init__(self, module: Any, target: str) -> None:
+        spec = json.loads(target)
+        # Plain rules tensorize with nothing but x86's intrinsics, which cost little.
+        self.tvm = import_tvm("llvm")
+        self.module = module
+        self.target = target
+        ms = self.tvm.s_tir.meta_schedule
+        generator = "post-order-apply"
+        if spec["kind"] == "cuda":
+            generator = ms.space_generator.PostOrderApply(
+                sch_rules="cuda", postprocs="cuda", mutator_probs="cuda"
+            )
+        self.context = ms.TuneContext(
+            mod=module,
+            target=self.tvm.target.Target(spec),
+            space_generator=generator,
+            num_threads=1,
+        )
+        self.traces = [sch.trace for sch in self.context.generate_design_space()]
+        self.instructions = [list(trace.insts) for trace in self.traces]
+
+    def prefix(self, sketch: int, stop: int, values: Sequence[tuple[int, Any]]) -> Any:
+        """The schedule after the first `stop` instructions; `values` are `(instruction, value)`."""
+        instructions = self.instructions[sketch]
+        decided = {instructions[index]: value for index, value in values if index < stop}
+        schedule = self.tvm.s_tir.Schedule(self.module)
+        trace = self.tvm.s_tir.schedule.Trace(instructions[:stop], decided)
+        trace.apply_to_schedule(schedule, remove_postproc=False)
+        return schedule
+
+    def replay(self, sketch: int, values: Sequence[tuple[int, Any]]) -> Replayed:
+        """Scheduled and postprocessed; raises what TVM raises when it cannot."""
+        schedule = self.prefix(sketch, len(self.instructions[sketch]), values)
+        decisions = decisions_of(schedule.trace)
+        schedule.enter_postproc()
+        postprocs = self.context.space_generator.postprocs
+        passed = all(postproc.apply(schedule) for postproc in postprocs)
+        return Replayed(schedule=schedule, decisions=decisions, passed=passed)
+
+    @cached_property
+    def _original_loops(self) -> list[Any]:
+        schedule = self.tvm.s_tir.Schedule(self.module)
+        blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
+        return [schedule.get(loop).loop_var for b in blocks for loop in schedule.get_loops(b)]
+
+    def is_original(self, loop_var: Any) -> bool:
+        """Whether this is a loop of the unscheduled module, whose extent no decision changes."""
+        return any(known.same_as(loop_var) for known in self._original_loops)
+
+
+def decisions_of(trace: Any) -> tuple[int, ...]:
+    """The integers of a trace in `Program.decisions` order."""
+    decided = trace.decisions
+    flat: list[int] = []
+    for instruction in trace.insts:
+        if instruction in decided:
+            value = decided[instruction]
+            flat.extend([int(value)] if _is_number(value) else [int(item) for item in value])
+    return tuple(flat)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) or hasattr(value, "value")

@@ -1,0 +1,117 @@
+"""A task's space: one `DecisionSpace` per sketch, built and checked against TVM."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tensorese.language.metaschedule import Trace, join_trace, split_trace
+from tensorese.records.nouns import Program, Sketch, Workload
+from tensorese.space.canonical import Constants, put_constants, take_constants
+from tensorese.space.decisions import DecisionSpace
+from tensorese.space.kernels import find_limits
+from tensorese.space.probing import Probe, find_locators
+from tensorese.space.replay import SCHEDULE_ERRORS, Referee, Replayed
+from tensorese.space.slots import typed_slots
+from tensorese.space.tiles import Ints, SpaceError
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSpace:
+    """Every sketch of a module on a target. Rows belong to one sketch: pass its index along."""
+
+    referee: Referee
+    sketches: tuple[DecisionSpace, ...]
+    probes: tuple[Probe, ...]
+
+    def replay(self, sketch: int, row: Ints | Sequence[int]) -> Replayed:
+        """TVM's schedule of the row; raises what TVM raises."""
+        return self.referee.replay(sketch, self.probes[sketch].values(row))
+
+    def is_legal(self, sketch: int, row: Ints | Sequence[int]) -> bool:
+        """The definition: replay returns the row itself, limits hold, postprocessors pass."""
+        space = self.sketches[sketch]
+        tiles = [slot for slot in space.slots if hasattr(slot, "holds")]
+        array = np.asarray(row, dtype=np.int64)[None]
+        if not all(bool(slot.holds(array)[0]) for slot in tiles):
+            return False
+        try:
+            done = self.replay(sketch, row)
+        except SCHEDULE_ERRORS:
+            return False
+        return done.passed and done.decisions == tuple(int(v) for v in row)
+
+    def program(self, sketch: int, row: Ints | Sequence[int], workload: Workload) -> Program:
+        """The row as a program; its tail is empty until it is materialised."""
+        decisions = tuple(int(v) for v in row)
+        return Program(workload=workload, sketch=self.sketches[sketch].sketch, decisions=decisions)
+
+    def encode(self, trace: Trace) -> tuple[int, tuple[int, ...], dict[int, int]]:
+        """`(sketch, row, constants)` of a MetaSchedule trace; what the tail holds is dropped."""
+        body, slots, decisions, _ = split_trace(trace)
+        body, constants = take_constants(body)
+        wanted = Sketch(dialect="metaschedule", body=body, slots=slots).id
+        for index, space in enumerate(self.sketches):
+            if space.sketch.id == wanted:
+                return index, decisions, constants
+        raise SpaceError(
+            f"a trace must be of one of the task's {len(self.sketches)} sketches, but its sketch "
+            f"is {wanted}; was it made for another module, target or TVM?"
+        )
+
+    def decode(
+        self, sketch: int, row: Ints | Sequence[int], constants: Constants | None = None
+    ) -> Trace:
+        """The trace of a row, with this platform's constants unless others are given."""
+        space = self.sketches[sketch]
+        body = put_constants(space.sketch.body, space.constants if constants is None else constants)
+        return join_trace(body, space.sketch.slots, tuple(int(v) for v in row))
+
+
+def task_space(module: Any, target: str, *, seed: int = 0) -> TaskSpace:
+    """Builds the space of `module["main"]` for a target as `tensorese.targets` writes it.
+
+    A CUDA space needs no GPU. Sketches the integers do not decide say why in `reason`.
+    """
+    referee = Referee(module, target)
+    rng = np.random.default_rng(seed)
+    spaces, probes = [], []
+    for index, trace in enumerate(referee.traces):
+        space, probe = _sketch_space(referee, index, trace)
+        if space.covered:
+            space = find_locators(probe, space, rng)
+        if space.covered and json.loads(target)["kind"] == "cuda":
+            space = find_limits(probe, space, rng)
+        spaces.append(space)
+        probes.append(probe)
+    return TaskSpace(referee=referee, sketches=tuple(spaces), probes=tuple(probes))
+
+
+def _sketch_space(referee: Referee, index: int, trace: Any) -> tuple[DecisionSpace, Probe]:
+    body, slots, decisions, _ = split_trace(plain(trace.as_json()))
+    body, constants = take_constants(body)
+    sketch = Sketch(dialect="metaschedule", body=body, slots=slots)
+    try:
+        typed, reason = typed_slots(sketch, decisions), ""
+    except SpaceError as error:
+        typed, reason = (), str(error)
+    space = DecisionSpace(sketch=sketch, slots=typed, constants=constants)
+    probe = Probe(referee=referee, index=index, sketch=sketch, slots=typed)
+    return replace(space, reason=reason), probe
+
+
+def plain(value: Any) -> Any:
+    """TVM's arrays, strings and numbers as Python's own."""
+    if isinstance(value, bool | float) or value is None:
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int):
+        return int(value)
+    if hasattr(value, "value"):  # IntImm, FloatImm
+        return value.value
+    return [plain(item) for item in value]
