@@ -1,9 +1,18 @@
-"""A workload with next to nothing to decide."""
+"""A workload with next to nothing to decide, and a space small enough to enumerate."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from tensorese.records.nouns import Sketch
+from tensorese.space.decisions import DecisionSpace
+from tensorese.space.limits import Dimension, SharedMemory, Staged, Threads
+from tensorese.space.locations import Loop, LoopRule
+from tensorese.space.slots import Choice, Location, Tile
 from tensorese.tvm_env import import_tvm
 
 
@@ -12,3 +21,46 @@ def copy_module() -> Any:
     x = tvm.te.placeholder((4,), name="x")
     y = tvm.te.compute((4,), lambda i: x[i] + 1.0, name="y")
     return tvm.IRModule({"main": tvm.te.create_prim_func([x, y])})
+
+
+def small_space(*, limited: bool = False) -> DecisionSpace:
+    """Made by hand: tiles of 8 and 6 (spatial) and 4 (reduction), a choice, a location.
+
+    The consumer's loops run spatial, reduction, spatial, as in TVM's CPU tiling.
+    """
+    slots = (
+        Tile(column=0, extent=8, parts=3, limit=4),
+        Tile(column=3, extent=6, parts=2, limit=-1),
+        Tile(column=5, extent=4, parts=2, limit=-1),
+        Choice(column=7, options=(0, 16, 64), purpose="meta_schedule.unroll_explicit"),
+        Location(column=8, instruction=9),
+    )
+    order = [(0, True), (3, True), (1, True), (5, False), (4, True), (6, False), (2, True)]
+    loops = tuple(Loop(columns=(c,), constant=1, parallel=p) for c, p in order)
+    staged = Staged(
+        dimensions=(
+            Dimension(terms=((2, (1, 2)), (1, (5, 6))), cap=17),
+            Dimension(terms=((1, (4,)),), cap=6),
+        ),
+        element_bytes=4,
+    )
+    limits = (
+        Threads(columns=(1, 4), low=2, high=8),
+        SharedMemory(buffers=(staged,), limit=150),
+    )
+    return DecisionSpace(
+        sketch=Sketch(dialect="metaschedule", body="[]", slots=()),
+        slots=slots,
+        locators={8: LoopRule(loops=loops, inline=True)},
+        limits=limits if limited else (),
+    )
+
+
+def every_row(space: DecisionSpace) -> npt.NDArray[np.int64]:
+    """All integers the columns could hold, legal or not: what brute force compares with."""
+    tables = [
+        np.arange(-2, 7)[:, None] if isinstance(slot, Location) else slot.table
+        for slot in space.slots
+    ]
+    rows = [np.concatenate(parts) for parts in itertools.product(*tables)]
+    return np.array(rows, dtype=np.int64)
