@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tensorese.records.nouns import Sketch
 from tensorese.space.decisions import DecisionSpace
-from tensorese.space.limits import Dimension, SharedMemory, Staged, Threads
+from tensorese.space.limits import Dimension, Product, SharedMemory, Staged
 from tensorese.space.locations import Loop, LoopRule
 from tensorese.space.slots import Choice, Location, Tile
 from tensorese.tvm_env import import_tvm
@@ -45,7 +45,7 @@ def small_space(*, limited: bool = False) -> DecisionSpace:
         element_bytes=4,
     )
     limits = (
-        Threads(columns=(1, 4), low=2, high=8),
+        Product(columns=(1, 4), low=2, high=8),
         SharedMemory(buffers=(staged,), limit=150),
     )
     return DecisionSpace(

@@ -7,9 +7,9 @@ from tensorese.space.asked import Asked
 from tensorese.space.limits import (
     AskedDimension,
     Dimension,
+    Product,
     SharedMemory,
     Staged,
-    Threads,
     Verdicts,
 )
 
@@ -19,7 +19,7 @@ ROWS = np.array([[1, 4, 8, 2], [2, 4, 4, 2], [8, 16, 16, 1]], dtype=np.int64)
 
 
 def test_threads_between_both_bounds() -> None:
-    limit = Threads(columns=(1, 2), low=32, high=128)
+    limit = Product(columns=(1, 2), low=32, high=128)
     assert limit.legal(ROWS).tolist() == [True, False, False]
 
 

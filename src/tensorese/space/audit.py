@@ -17,7 +17,7 @@ from tensorese.space.space import TaskSpace
 from tensorese.space.tiles import Ints
 from tensorese.space.variation import mutate
 
-_FRESH_SECS = 20.0  # of stock sampling, where nearly everything fails, before our rows seed it
+_FRESH_SECS = 6.0  # of stock sampling, where nearly everything fails, before our rows seed it
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,9 +14,10 @@ from tensorese.space.decisions import DecisionSpace
 from tensorese.space.limits import (
     AskedDimension,
     Dimension,
+    Limit,
+    Product,
     SharedMemory,
     Staged,
-    Threads,
     Verdicts,
 )
 from tensorese.space.nests import Nest, Stage, read_nest
@@ -38,17 +39,22 @@ def find_limits(probe: Probe, space: DecisionSpace, rng: np.random.Generator) ->
         return replace(space, reason=nest)
     target = json.loads(probe.referee.target)
     most = min(nest.high, int(target["max_threads_per_block"]))
-    threads = Threads(columns=nest.threads, low=nest.low, high=most)
+    threads = Product(columns=nest.threads, low=nest.low, high=most)
     shared = SharedMemory(
         buffers=tuple(_staged(probe, nest)), limit=int(target["max_shared_memory_per_block"])
     )
+    cheap: tuple[Limit, ...] = (threads, shared)
+    if nest.pipeline:
+        # A pipelined loop of one trip is no reduction loop to TVM, which then puts the
+        # initialisation inside it, where the pipeline finds one statement too many.
+        cheap = (threads, Product(columns=nest.pipelined, low=2), shared)
     if shared.is_exact:
-        return replace(space, limits=(threads, shared))
+        return replace(space, limits=cheap)
     # Compaction may round such a region up, in ways its index does not tell: what the arithmetic
     # leaves is put to TVM row by row.
     columns = tuple(c for slot in space.slots if not _is_hint(slot) for c in _columns(slot))
     asked: Asked[bool] = Asked(columns=columns, ask=lambda row: _verdict(probe, row))
-    return replace(space, limits=(threads, shared, Verdicts(asked=asked)))
+    return replace(space, limits=(*cheap, Verdicts(asked=asked)))
 
 
 def _is_hint(slot: Slot) -> bool:

@@ -30,12 +30,12 @@ class Limit(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Threads:
-    """The product of the columns bound to threads lies between the bounds."""
+class Product:
+    """A product of columns lies between bounds: threads of a block, trips of a pipeline."""
 
     columns: tuple[int, ...]
     low: int
-    high: int
+    high: int = 1 << 40
     replays: bool = False
 
     def legal(self, rows: Ints) -> Bools:

@@ -39,6 +39,8 @@ class Nest:
     stages: list[Stage] = field(default_factory=list)
     pipeline: tuple[int, ...] = ()
     """`software_pipeline_stage` of the loop the copies are in; empty without a pipeline."""
+    pipelined: tuple[int, ...] = ()
+    """Columns of that loop."""
 
 
 def read_nest(sketch: Sketch, slots: tuple[Slot, ...], constants: Constants) -> Nest | str:
@@ -139,3 +141,4 @@ class _Reader:
             self.nest.high = self.constants[index]
         elif attributes[0] == "software_pipeline_stage":
             self.nest.pipeline = tuple(inputs[1])
+            self.nest.pipelined = self.loops.get(inputs[0], ())
