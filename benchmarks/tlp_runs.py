@@ -161,27 +161,33 @@ def run_job(job: Job, data: Path, device: str) -> list[dict[str, Any]]:
 
     score, steps, size = _train(job, build, encoded, runs, train, device)
     seconds = time.monotonic() - started
+    common = {
+        "table": job.table,
+        "settings": job.settings(),
+        "epochs": train.epochs,
+        "steps": steps,
+        "parameters": size,
+        "seconds_of_all": round(seconds, 1),
+        "models": len(runs),
+        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+    }
     rows = []
-    for k, (fold, seed, held) in enumerate(tests):
-        for platform in job.judged or job.platforms:
-            rows.append(
-                {
-                    "table": job.table,
-                    "system": job.system,
-                    "platform": platform,
-                    "fold": fold,
-                    "seed": seed,
-                    "settings": job.settings(),
-                    "epochs": train.epochs,
-                    "steps": steps,
-                    "parameters": size,
-                    "seconds_of_all": round(seconds, 1),
-                    "models": len(runs),
-                    "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
-                    **judge_one(programs, platform, held, lambda index, k=k: score(k, index)),
-                }
-            )
+    for platform in job.judged or job.platforms:
+        for fold in job.folds:
+            mine = [k for k, (f, _, _) in enumerate(tests) if f == fold]
+            for members in [[k] for k in mine] + ([mine] if len(mine) > 1 else []):
+                name = job.system if len(members) == 1 else f"{job.system} x{len(members)}"
+                seed = tests[members[0]][1] if len(members) == 1 else -1
+                where = {"system": name, "platform": platform, "fold": fold, "seed": seed}
+                held = tests[members[0]][2]
+                figures = judge_one(programs, platform, held, _mean_score(score, members))
+                rows.append({**common, **where, **figures})
     return rows
+
+
+def _mean_score(score: Any, members: list[int]) -> Any:
+    """One model's scores, or the mean of several seeds' (an ensemble)."""
+    return lambda index: np.mean([score(k, index) for k in members], axis=0)
 
 
 def _long_enough(

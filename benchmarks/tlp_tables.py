@@ -81,11 +81,20 @@ def _line(job: Job, rows: list[dict[str, Any]], error: str) -> str:
         figures = [
             (f[1] / f[2], f[1] / f[3])
             for row in rows
-            if row["platform"] == platform
+            if row["platform"] == platform and row["seed"] >= 0
             for f in row["tasks"].values()
         ]
         one, five = (sum(x) / len(x) for x in zip(*figures, strict=True))
         parts.append(f"{platform} {one:.3f}/{five:.3f}")
+        both = [
+            (f[1] / f[2], f[1] / f[3])
+            for row in rows
+            if row["platform"] == platform and row["seed"] < 0
+            for f in row["tasks"].values()
+        ]
+        if both:
+            one, five = (sum(x) / len(x) for x in zip(*both, strict=True))
+            parts.append(f"(together {one:.3f}/{five:.3f})")
     took = f"{rows[0]['steps']} steps, {rows[0]['seconds_of_all']}s for {rows[0]['models']}"
     return f"{job.table}|{job.system}: {', '.join(parts)} ({took})"
 
