@@ -35,7 +35,7 @@ from tensorese.training.data import encode_programs
 from tensorese.training.groups import GroupConfig
 from tensorese.training.trainer import TrainConfig, Trainer
 from tlp_runs import PLATFORMS, programs_of
-from tlp_stages import BASE
+from tlp_stages import BASE, thaw
 
 ANSOR = PLATFORMS[:3]
 
@@ -133,6 +133,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--per-batch", type=int, default=16)
     args = parser.parse_args()
+    thaw()
     {"score": score, "encode": encode, "train": train}[args.what](args)
 
 

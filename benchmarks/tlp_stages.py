@@ -1,8 +1,13 @@
-"""What each stage of the TLP tables runs. `BASE` is the frozen configuration after the sweep."""
+"""What each stage of the TLP tables runs.
+
+`BASE` is where the sweep starts; after `freeze` it is what `tlp_frozen.json` says.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tlp_runs import PLATFORMS, Job
@@ -13,7 +18,20 @@ BASE: dict[str, Any] = {
     "train": {"epochs": 25, "loss": "both", "lr": 1e-3, "weight_decay": 1e-2},
     "groups": {"size": 64, "per_batch": 16},
 }
-MTL: dict[str, Any] = {**BASE, "train": {**BASE["train"], "epochs": 10}}
+FROZEN = Path(__file__).resolve().parent / "tlp_frozen.json"
+MTL_EPOCHS = 10
+
+
+def thaw(path: Path = FROZEN) -> None:
+    """From here on `BASE` is the frozen configuration, if there is one."""
+    if path.exists():
+        BASE.clear()
+        BASE.update(json.loads(path.read_text())["settings"])
+
+
+def _mtl() -> dict[str, Any]:
+    """The same recipe on three platforms' records: fewer epochs, as many steps."""
+    return {**BASE, "train": {**BASE["train"], "epochs": MTL_EPOCHS}}
 
 
 def _with(**changes: dict[str, Any]) -> dict[str, Any]:
@@ -25,7 +43,23 @@ def _with(**changes: dict[str, Any]) -> dict[str, Any]:
 
 def sweep() -> list[Job]:
     """Choices on folds 0-2; three platforms, in order of what we most want to know."""
-    variants: dict[str, dict[str, Any]] = {
+    jobs = []
+    for system, settings in variants().items():
+        for platform in ("k80", "a100", "v100"):
+            jobs.append(
+                Job(table="sweep", system=system, platforms=(platform,), seeds=(0, 1), **settings)
+            )
+        if system in ("base", "dropout 0.3"):
+            mtl = {**settings, "train": {**settings["train"], "epochs": MTL_EPOCHS}}
+            jobs.append(
+                Job(table="sweep", system=f"mtl {system}", platforms=ANSOR, seeds=(0,), **mtl)
+            )
+    return jobs
+
+
+def variants() -> dict[str, dict[str, Any]]:
+    """One change at a time from `BASE`."""
+    return {
         "base": _with(),
         "dropout 0.3": _with(trunk={"dropout": 0.3}),
         "loss rank": _with(train={"loss": "rank"}),
@@ -45,18 +79,6 @@ def sweep() -> list[Job]:
         "loss mse": _with(train={"loss": "mse"}),
         "failed 0": _with(train={"failed_weight": 0.0}),
     }
-    jobs = []
-    for system, settings in variants.items():
-        for platform in ("k80", "a100", "v100"):
-            jobs.append(
-                Job(table="sweep", system=system, platforms=(platform,), seeds=(0, 1), **settings)
-            )
-        if system in ("base", "dropout 0.3"):
-            mtl = {**settings, "train": {**settings["train"], "epochs": 12}}
-            jobs.append(
-                Job(table="sweep", system=f"mtl {system}", platforms=ANSOR, seeds=(0,), **mtl)
-            )
-    return jobs
 
 
 def final() -> list[Job]:
@@ -66,7 +88,7 @@ def final() -> list[Job]:
         Job(table="main", system="tlp", platforms=(platform,), **every, **BASE)
         for platform in ("v100", "k80", "mi50", "a100")
     ]
-    jobs.append(Job(table="main", system="mtl-tlp", platforms=ANSOR, **every, **MTL))
+    jobs.append(Job(table="main", system="mtl-tlp", platforms=ANSOR, **every, **_mtl()))
     for platform in ("v100", "k80", "mi50"):
         one = {"folds": (0, 1, 2, 3, 4), "seeds": (0,)}
         jobs.append(Job(table="main", system="paper", platforms=(platform,), **one, **PAPER))
@@ -171,7 +193,7 @@ def mtl() -> list[Job]:
                 "fine-tuned": ((target, *others), True),
             }
             for system, (platforms, tuned) in runs.items():
-                recipe = BASE if len(platforms) == 1 else MTL
+                recipe = BASE if len(platforms) == 1 else _mtl()
                 jobs.append(
                     Job(
                         table=f"mtl {labels}",

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from tlp_runs import Job, read_rows, row_key, run_job
-from tlp_stages import STAGES
+from tlp_stages import FROZEN, STAGES, thaw, variants
 
 
 def _expected(job: Job) -> list[str]:
@@ -99,14 +99,37 @@ def _line(job: Job, rows: list[dict[str, Any]], error: str) -> str:
     return f"{job.table}|{job.system}: {', '.join(parts)} ({took})"
 
 
+def freeze(args: argparse.Namespace) -> None:
+    """The variant with the best mean of top-1 and top-5 over the sweep's platforms, folds 0-2."""
+    rows = [r for r in read_rows([args.out, *args.rows]) if r["table"] == "sweep"]
+    found: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        if row["seed"] >= 0 and row["system"] in variants():
+            for f in row["tasks"].values():
+                mine = found.setdefault(row["system"], {}).setdefault(row["platform"], [])
+                mine.append((f[1] / f[2] + f[1] / f[3]) / 2)
+    means = {
+        name: sum(sum(v) / len(v) for v in where.values()) / len(where)
+        for name, where in found.items()
+        if len(where) == max(map(len, found.values()))
+    }
+    best = max(means, key=lambda name: means[name])
+    frozen = {"chosen": best, "folds": [0, 1, 2], "settings": variants()[best], "means": means}
+    args.frozen.write_text(json.dumps(frozen, indent=1) + "\n")
+    for name, value in sorted(means.items(), key=lambda item: -item[1]):
+        print(f"{value:.4f} {name}")
+    print(f"frozen: {best}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     verbs = parser.add_subparsers(dest="verb", required=True)
-    for verb in ("run", "trees", "report"):
+    for verb in ("run", "trees", "freeze", "report"):
         sub = verbs.add_parser(verb)
         sub.add_argument("--out", type=Path, required=True)
         sub.add_argument("--rows", type=Path, nargs="*", default=[], help="more folders of rows")
-        if verb == "report":
+        sub.add_argument("--frozen", type=Path, default=FROZEN)
+        if verb in ("report", "freeze"):
             continue
         sub.add_argument("--data", type=Path, required=True)
         sub.add_argument("--seconds", type=float, default=520.0)
@@ -117,7 +140,11 @@ def main() -> None:
             sub.add_argument("--workers", type=int, default=3)
     args = parser.parse_args()
     if args.verb == "run":
+        if args.stage != "sweep":
+            thaw(args.frozen)
         run_stage(args)
+    elif args.verb == "freeze":
+        freeze(args)
     elif args.verb == "trees":
         from tlp_trees import run_trees
 
