@@ -173,7 +173,7 @@ def _computes(block: _Block) -> bool:
 
 def _moved(value: Any) -> bool:
     kind = type(value).__name__
-    if kind == "Call" and getattr(value.op, "name", "") == "tirx.if_then_else":
+    if kind == "Call" and str(getattr(value.op, "name", "")).endswith(".if_then_else"):
         return all(_moved(branch) for branch in list(value.args)[1:])
     if kind == "Select":
         return _moved(value.true_value) and _moved(value.false_value)

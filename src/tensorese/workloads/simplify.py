@@ -2,10 +2,12 @@
 
 TVM decomposes a batch norm into five elementwise operators and leaves them beside the
 convolution, and its constant folder compiles a kernel for every shape. Here both are numpy.
+The graph is a straight line of bindings, so one walk over it is enough.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -14,9 +16,7 @@ from typing import Any
 import numpy as np
 
 from tensorese.tvm_env import import_tvm
-
-_CONVOLUTIONS = {f"relax.nn.conv{n}d" for n in (1, 2, 3)}
-_TRANSPOSED = {f"relax.nn.conv{n}d_transpose" for n in (1, 2, 3)}
+from tensorese.workloads.affine import Affine, name_of
 
 
 def _axes(call: Any) -> list[int] | None:
@@ -33,6 +33,7 @@ _FOLDS: dict[str, Callable[..., Any]] = {
     "relax.reshape": lambda call, x: x.reshape(_shape(call)),
     "relax.expand_dims": lambda call, x: x.reshape(_shape(call)),
     "relax.squeeze": lambda call, x: x.reshape(_shape(call)),
+    "relax.broadcast_to": lambda call, x: np.broadcast_to(x, _shape(call)),
     "relax.add": lambda call, x, y: x + y,
     "relax.multiply": lambda call, x, y: x * y,
 }
@@ -51,28 +52,34 @@ def simplify(module: Any) -> Any:
     bindings = [binding for block in blocks for binding in block.bindings]
     if not all(isinstance(binding, relax.VarBinding) for binding in bindings):
         return module
-    rewriter = _Rewriter(relax, bindings, function.body.body)
+    rewriter = Rewriter(relax, bindings, function.body.body)
     builder = rewriter.builder
     with builder.function("main", list(function.params), attrs=dict(function.attrs or {})):
         with builder.dataflow():
             for binding in bindings:
-                rewriter.values[binding.var] = rewriter.rewrite(binding.value)
+                rewriter.bind(binding.var, rewriter.rewrite(binding.value))
             output = builder.emit_output(rewriter.current(function.body.body))
         builder.emit_func_output(output)
     done = builder.get()
     return relax.transform.DeadCodeElimination()(relax.transform.CanonicalizeBindings()(done))
 
 
-class _Rewriter:
-    """Goes through a straight line of bindings once; `values` maps old variables to new."""
+class Rewriter(Affine):
+    """One rule an operator; anything else is emitted as it is, over the new variables."""
 
     def __init__(self, relax: Any, bindings: list[Any], output: Any) -> None:
-        self.relax = relax
-        self.builder = relax.BlockBuilder()
-        self.values: dict[Any, Any] = {}
-        self.made_by: dict[Any, Any] = {}
-        """New variable to the call that computes it."""
+        super().__init__(relax)
         self.uses = self._count_uses([*(binding.value for binding in bindings), output])
+        self.rules: dict[str, Callable[[Any, list[Any]], Any]] = {
+            "relax.nn.batch_norm": self.batch_norm,
+            "relax.nn.dropout": lambda call, args: relax.Tuple([args[0], args[0]]),
+            "relax.clip": self.clip,
+            "relax.take": self.take,
+            "relax.broadcast_to": self.broadcast_to,
+            "relax.sum": self.sum,
+            "relax.add": self.add_or_multiply,
+            "relax.multiply": self.add_or_multiply,
+        }
 
     def _count_uses(self, values: list[Any]) -> Counter[Any]:
         uses: Counter[Any] = Counter()
@@ -81,6 +88,13 @@ class _Rewriter:
                 value, lambda e: uses.update([e]) if isinstance(e, self.relax.Var) else None
             )
         return uses
+
+    def bind(self, old: Any, new: Any) -> None:
+        self.values[old] = new
+        if isinstance(new, self.relax.Var):
+            # A second name of the same variable: its binding was one of the uses counted.
+            known = self.readers.get(new)
+            self.readers[new] = self.uses[old] if known is None else known + self.uses[old] - 1
 
     def current(self, value: Any) -> Any:
         """An old expression over the new variables."""
@@ -101,92 +115,78 @@ class _Rewriter:
         if not isinstance(value, relax.Call):
             return self.current(value)
         arguments = [self.current(argument) for argument in value.args]
-        name = getattr(value.op, "name", "")
-        if name == "relax.nn.batch_norm" and all(map(self.is_constant, arguments[1:5])):
-            normed = self.batch_norm(value, arguments, self.uses[value.args[0]])
-            return relax.Tuple([normed, arguments[3], arguments[4]])
-        if name == "relax.clip":
-            return self.clip(arguments, str(value.ty.dtype))
-        if name == "relax.take" and str(value.attrs.mode) == "fast":
-            # As imported, an index out of range would read foreign memory.
-            axis = None if value.attrs.axis is None else int(value.attrs.axis)
-            return self.emit(relax.op.take(arguments[0], arguments[1], axis, mode="clip"))
-        folded = self.fold(name, value, arguments)
-        return folded if folded is not None else self.emit_call(value, arguments)
+        for rule in (self.fold, self.rules.get(name_of(value)), self.as_it_is):
+            if rule is not None and (made := rule(value, arguments)) is not None:
+                return made
+        raise AssertionError("unreachable: the last rule always makes something")
 
-    def emit(self, value: Any) -> Any:
-        var = self.builder.emit(value)
-        self.made_by[var] = value
-        return var
+    def as_it_is(self, call: Any, arguments: list[Any]) -> Any:
+        return self.emit(self.relax.Call(call.op, arguments, call.attrs, call.ty_args))
 
-    def emit_call(self, call: Any, arguments: list[Any]) -> Any:
-        # The result's type is inferred anew: it is the old one, but for re-laid-out arguments.
-        new = self.relax.Call(call.op, arguments, call.attrs, call.ty_args)
-        return self.emit(new)
-
-    def is_constant(self, value: Any) -> bool:
-        return isinstance(value, import_tvm().ir.GenericConst)
-
-    def constant(self, array: Any, dtype: str) -> Any:
-        return self.relax.const(np.ascontiguousarray(array, dtype), dtype)
-
-    def fold(self, name: str, call: Any, arguments: list[Any]) -> Any:
-        tensors = arguments[:1] if name == "relax.reshape" else arguments
+    def fold(self, call: Any, arguments: list[Any]) -> Any:
+        name = name_of(call)
+        # The second argument of these two is a shape.
+        first_only = name in ("relax.reshape", "relax.broadcast_to")
+        tensors = arguments[:1] if first_only else arguments
         if name not in _FOLDS or not all(map(self.is_constant, tensors)):
             return None
         arrays = [tensor.value.numpy() for tensor in tensors]
         return self.constant(_FOLDS[name](call, *arrays), str(call.ty.dtype))
 
-    def clip(self, arguments: list[Any], dtype: str) -> Any:
+    def batch_norm(self, call: Any, arguments: list[Any]) -> Any:
+        if not all(map(self.is_constant, arguments[1:5])):
+            return None
+        gamma, beta, mean, variance = (a.value.numpy().astype("float64") for a in arguments[1:5])
+        scale = gamma / np.sqrt(variance + float(call.attrs.epsilon))
+        aside = [1] * len(call.args[0].ty.shape)
+        aside[int(call.attrs.axis)] = -1
+        shift = (beta - mean * scale).reshape(aside)
+        normed = self.affine(arguments[0], scale.reshape(aside), shift)
+        return self.relax.Tuple([normed, arguments[3], arguments[4]])
+
+    def add_or_multiply(self, call: Any, arguments: list[Any]) -> Any:
+        """Joins a constant term or factor with what is before it: a Caffe scale layer, say."""
+        left, right = arguments
+        x, constant = (right, left) if self.is_constant(left) else (left, right)
+        rank = len(call.ty.shape)
+        if not self.is_constant(constant) or len(x.ty.shape) != rank or rank < 4:
+            return None
+        array = constant.value.numpy().astype("float64")
+        # At full rank, TVM can carry the constant through a change of layout.
+        array = array.reshape((1,) * (rank - array.ndim) + array.shape)
+        if array.size == 1:
+            return None
+        if name_of(call) == "relax.add":
+            return self.affine(x, np.ones([1] * rank), array)
+        return self.affine(x, array, np.zeros([1] * rank))
+
+    def clip(self, call: Any, arguments: list[Any]) -> Any:
         """TVM carries minimum and maximum through a change of layout, but not a clip."""
         x, low, high = arguments[0], float(arguments[1].value), float(arguments[2].value)
+        dtype = str(call.ty.dtype)
         if low > -math.inf:
             x = self.emit(self.relax.op.maximum(x, self.relax.const(low, dtype)))
         if high < math.inf:
             x = self.emit(self.relax.op.minimum(x, self.relax.const(high, dtype)))
         return x
 
-    def batch_norm(self, call: Any, arguments: list[Any], uses: int) -> Any:
-        """x * scale + shift, the scale moved into the weights of a convolution before it."""
-        gamma, beta, mean, variance = (a.value.numpy().astype("float64") for a in arguments[1:5])
-        scale = gamma / np.sqrt(variance + float(call.attrs.epsilon))
-        shift = beta - mean * scale
-        x, axis, dtype = arguments[0], int(call.attrs.axis), str(call.args[0].ty.dtype)
-        aside = [1] * len(call.args[0].ty.shape)
-        aside[axis] = -1
-        scale_aside, shift_aside = scale.reshape(aside), shift.reshape(aside)
-        convolution, bias = self.split_bias(x)
-        scaled = self.scale_weights(convolution, scale, axis) if uses == 1 else None
-        if scaled is None:
-            scaled = self.emit(self.relax.op.multiply(x, self.constant(scale_aside, dtype)))
-        else:
-            shift_aside = shift_aside + bias * scale_aside
-        return self.emit(self.relax.op.add(scaled, self.constant(shift_aside, dtype)))
-
-    def split_bias(self, x: Any) -> tuple[Any, Any]:
-        """(y, b) where x is y + b with a constant b, else (x, 0)."""
-        call: Any = self.made_by.get(x)
-        if getattr(getattr(call, "op", None), "name", "") == "relax.add":
-            left, right = call.args
-            if self.is_constant(right):
-                return left, right.value.numpy().astype("float64")
-            if self.is_constant(left):
-                return right, left.value.numpy().astype("float64")
-        return x, 0.0
-
-    def scale_weights(self, x: Any, scale: Any, axis: int) -> Any:
-        """The convolution that computes x, scaled per output channel; None where x is none."""
-        call: Any = self.made_by.get(x)
-        name = getattr(getattr(call, "op", None), "name", "")
-        grouped_transpose = name in _TRANSPOSED and int(call.attrs.groups) != 1
-        if name not in _CONVOLUTIONS | _TRANSPOSED or grouped_transpose:
+    def take(self, call: Any, arguments: list[Any]) -> Any:
+        """As imported, an index out of range would read foreign memory."""
+        if str(call.attrs.mode) != "fast":
             return None
-        weight = call.args[1]
-        layout = str(call.attrs.out_layout or call.attrs.data_layout)
-        if not self.is_constant(weight) or layout.index("C") != axis:
+        axis = None if call.attrs.axis is None else int(call.attrs.axis)
+        return self.emit(self.relax.op.take(arguments[0], arguments[1], axis, mode="clip"))
+
+    def broadcast_to(self, call: Any, arguments: list[Any]) -> Any:
+        return arguments[0] if _shape(call) == _shape(call.args[0]) else None
+
+    def sum(self, call: Any, arguments: list[Any]) -> Any:
+        """The sum of a stack is a chain of additions: how ONNX's Sum arrives."""
+        stack = self.made_by.get(arguments[0])
+        axes = [int(axis) for axis in call.attrs.axis or []]
+        if name_of(stack) != "relax.stack" or axes != [0] or call.attrs.keepdims:
             return None
-        array, dtype = weight.value.numpy(), str(weight.ty.dtype)
-        aside = [1] * array.ndim
-        aside[str(call.attrs.kernel_layout).index("O")] = -1
-        arguments = [call.args[0], self.constant(array * scale.reshape(aside), dtype)]
-        return self.emit_call(call, arguments)
+        if int(stack.attrs.axis or 0) != 0:
+            return None
+        terms = stack.args[0].fields
+        return functools.reduce(lambda x, y: self.emit(self.relax.op.add(x, y)), terms)
