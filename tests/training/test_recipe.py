@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tensorese.training.data import DataError, ProgramSet
+from tensorese.training.recipe import Recipe, apply_settings, build_model, make_sides
+
+pytestmark = pytest.mark.null
+
+
+def test_settings_reach_their_config() -> None:
+    text = {"width": "64", "epochs": "3", "size": "32", "loss": "rank", "bf16": "false"}
+    recipe = apply_settings(Recipe(), text)
+    assert recipe.trunk.width == 64
+    assert recipe.train.epochs == 3 and recipe.train.loss == "rank"
+    assert recipe.train.groups.size == 32 and recipe.train.bf16 is False
+
+
+def test_sides_are_disjoint_and_complete(toy: ProgramSet) -> None:
+    sides = make_sides(toy, Recipe(fold=1))
+    together = [*sides.train, *sides.validation, *sides.held_out]
+    assert sorted(together) == list(range(len(toy.tasks)))
+    assert sides.held_out and sides.train
+
+
+def test_fold_minus_one_holds_nothing_out(toy: ProgramSet) -> None:
+    assert make_sides(toy, Recipe(fold=-1)).held_out == ()
+
+
+def test_a_task_without_valid_records_is_on_no_side(toy: ProgramSet) -> None:
+    latency = toy.latency.copy()
+    latency[toy.task == 2] = np.nan
+    sides = make_sides(replace(toy, latency=latency), Recipe())
+    assert 2 not in {*sides.train, *sides.validation, *sides.held_out}
+
+
+def test_all_failed_is_refused(toy: ProgramSet) -> None:
+    latency = np.full_like(toy.latency, np.nan)
+    with pytest.raises(DataError, match="records failed"):
+        make_sides(replace(toy, latency=latency), Recipe())
+
+
+def test_paper_preset_knows_a_cpu(toy: ProgramSet) -> None:
+    model = build_model(Recipe(kind="mtl-tlp", preset="paper"), toy)
+    assert (model.config.spec.length, model.config.spec.numbers) == (25, 11)
