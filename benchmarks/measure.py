@@ -70,8 +70,8 @@ def stock_pass(_: str, candidates: dict[str, Any]) -> dict[str, Any]:
     inputs, positions = [], []
     for index, (module, result) in enumerate(zip(modules, built, strict=True)):
         if result.error_msg is None:
-            info = ms.arg_info.ArgInfo.from_prim_func(module["main"])
-            inputs.append(ms.runner.RunnerInput(result.artifact_path, "llvm", info))
+            info = ms.arg_info.ArgInfo.from_entry_func(module, remove_preproc=True)
+            inputs.append(ms.runner.RunnerInput(result.artifact_path, "cpu", info))
             positions.append(index)
     times: list[float | None] = [None] * len(modules)
     for index, future in zip(positions, runner.run(inputs), strict=True):

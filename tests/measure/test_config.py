@@ -23,7 +23,6 @@ def test_spare_cores_build_while_programs_run() -> None:
     plan = plan_cores(TWO, FarmConfig(), [0, 1, 2, 3])
     assert not plan.exclusive
     assert plan.builders == (2, 3)
-    assert not plan.bind_threads
 
 
 def test_lanes_never_share_a_core() -> None:

@@ -47,7 +47,8 @@ def build(job: Message) -> Message:
         try:
             stripped = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(scheduled)
             reply["args"] = argument_specs(stripped)
-            library = tvm.build(stripped, target=tvm.target.Target(json.loads(job["target"])))
+            with tvm.target.Target(json.loads(job["target"])) as target:  # nvrtc asks for it
+                library = tvm.build(stripped, target=target)
             link(library, job["artifact"])
         except Exception as error:
             full_disk = "No space left" in str(error)

@@ -66,11 +66,6 @@ class CorePlan:
     exclusive: bool
     threads: int
 
-    @property
-    def bind_threads(self) -> bool:
-        """TVM binds its threads to cores 0, 1, ...: right only where a lane owns them all."""
-        return len(self.lanes) == 1 and self.exclusive
-
 
 def plan_cores(target: str, config: FarmConfig, cores: Sequence[int]) -> CorePlan:
     kind = json.loads(target)["kind"]

@@ -92,7 +92,6 @@ class Director:
             "scratch": str(self.crew.scratch),
             "cores": self.plan.lanes[lane] if running else self.plan.builders,
             "threads": self.plan.threads if running else 1,
-            "bind_threads": self.plan.bind_threads,
             # CUDA reserves the whole GPU's address space: a limit would break the driver.
             "memory_bytes": 0 if running and self.farm.kind != "llvm" else memory,
         }
