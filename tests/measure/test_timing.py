@@ -50,9 +50,22 @@ def test_noise_buys_more_samples_up_to_the_most() -> None:
     assert timed.spread > 0.01
 
 
-def test_a_clear_loser_gets_three_samples_whatever_its_noise() -> None:
-    timed = time_adaptively(Clockwork(2e-3, jitter=0.3), TimingConfig(), best=1e-3)
-    assert len(timed.secs) == 3
+def test_a_clear_loser_gets_two_samples_whatever_its_noise() -> None:
+    timed = time_adaptively(Clockwork(2.4e-3, jitter=0.3), TimingConfig(), best=1e-3)
+    assert len(timed.secs) == 2
+
+
+def test_a_first_run_that_has_lost_is_not_timed_further_than_needed() -> None:
+    program = Clockwork(8e-3)
+    timed = time_adaptively(program, TimingConfig(), best=1e-3, cold=9e-3)
+    assert program.calls == [(1, 2)]
+    assert timed.secs == (8e-3, 8e-3)
+
+
+def test_a_hopeless_first_run_is_the_only_one() -> None:
+    program = Clockwork(1.0)
+    assert time_adaptively(program, TimingConfig(), best=1e-3, cold=1.0).censored
+    assert program.calls == []
 
 
 def test_hopeless_programs_are_cut_after_one_run() -> None:

@@ -92,9 +92,7 @@ class Runner:
             return time_fixed(sample, config)
         best = job.get("best") or math.inf
         cold = self._first_run(library, args)
-        if config.is_hopeless(cold / 2, best):  # even if half of it was start-up
-            return Timed(secs=(cold,), number=1, censored=True)
-        return time_adaptively(sample, config, best=best)
+        return time_adaptively(sample, config, best=best, cold=cold)
 
     def _first_run(self, library: Any, args: list[Any]) -> float:
         started = time.perf_counter()

@@ -31,7 +31,7 @@ class TimingConfig:
     precision: float = 0.01
     """Wanted relative standard error of the median."""
     lost_ratio: float = 1.5
-    """A candidate this many times slower than the best known needs three samples, no more."""
+    """A candidate this many times slower than the best known needs two samples, no more."""
     censor_ratio: float = 10.0
     """Slower than this many times the best known: one run, status `censored`."""
     censor_ms: float = 20.0
@@ -80,31 +80,54 @@ def standard_error(secs: Sequence[float]) -> float:
     return 1.2533 * (high - low) / 1.349 / math.sqrt(len(secs)) / middle if middle > 0 else 0.0
 
 
-def time_adaptively(sample: Sampler, config: TimingConfig, best: float = math.inf) -> Timed:
-    """Times one program. `best` is the best latency known for its task, infinite if none."""
+def time_adaptively(
+    sample: Sampler, config: TimingConfig, best: float = math.inf, cold: float = 0.0
+) -> Timed:
+    """Times one program. `best` is the best latency known for its task, infinite if none.
+
+    `cold` is the time of a first run, if there was one: when even that says the program has
+    lost, two samples settle it. A sampler warms up by itself with a run that does not count.
+    """
+    if config.is_hopeless(cold / 2, best):  # even if half of it was start-up
+        return Timed(secs=(cold,), number=1, censored=True)
+    if cold / 2 > config.lost_ratio * best and cold > config.sample_ms / 1e3:
+        return Timed(secs=tuple(sample(1, 2)), number=1)
     started = time.perf_counter()
-    first = min(sample(1, 1))  # the sampler warms up by itself: this is a warm run
+    first = min(sample(1, 1))
     if config.is_hopeless(first, best):
         return Timed(secs=(first,), number=1, censored=True)
     number = 1
     if config.cache == "hot":  # a flushed run cannot be repeated inside one sample
         number = max(1, math.ceil(config.sample_ms / 1e3 / max(first, 1e-7)))
-    lost = first > config.lost_ratio * best
-    wanted = 3 if lost else config.min_samples
     secs = [first] if number == 1 else []
-    while True:
-        missing = max(1, wanted - len(secs))
-        left = config.budget_ms / 1e3 - (time.perf_counter() - started)
-        affordable = max(1, int(left / max(first * number, 1e-9)))
-        secs.extend(sample(number, min(missing, affordable)))
-        spent = time.perf_counter() - started
-        if spent >= config.budget_ms / 1e3 or len(secs) >= config.max_samples:
-            break
-        if len(secs) >= wanted:
-            if lost or standard_error(secs) <= config.precision:
-                break
-            wanted = min(config.max_samples, len(secs) * 2)
+    if first > config.lost_ratio * best:
+        secs.extend(sample(number, 2 - len(secs)))
+        return Timed(secs=tuple(secs), number=number)
+    secs = _until_known(sample, config, secs, number, first, started)
     return Timed(secs=tuple(secs), number=number, spread=standard_error(secs))
+
+
+def _until_known(
+    sample: Sampler,
+    config: TimingConfig,
+    secs: list[float],
+    number: int,
+    first: float,
+    started: float,
+) -> list[float]:
+    budget = config.budget_ms / 1e3
+    wanted = config.min_samples
+    while True:
+        left = budget - (time.perf_counter() - started)
+        affordable = max(1, int(left / max(first * number, 1e-9)))
+        secs.extend(sample(number, min(max(1, wanted - len(secs)), affordable)))
+        spent = time.perf_counter() - started
+        if spent >= budget or len(secs) >= config.max_samples:
+            return secs
+        if len(secs) >= wanted:
+            if standard_error(secs) <= config.precision:
+                return secs
+            wanted = min(config.max_samples, len(secs) * 2)
 
 
 def time_fixed(sample: Sampler, config: TimingConfig) -> Timed:
