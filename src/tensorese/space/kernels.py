@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorese.space.accesses import Access
 from tensorese.space.asked import Asked
 from tensorese.space.decisions import DecisionSpace
 from tensorese.space.limits import (
@@ -22,15 +23,15 @@ from tensorese.space.limits import (
 )
 from tensorese.space.nests import Nest, Stage, read_nest
 from tensorese.space.probing import Probe
-from tensorese.space.replay import SCHEDULE_ERRORS
 from tensorese.space.slots import Choice, Slot, Tile
 from tensorese.space.tiles import Ints
 
 MAX_VERDICTS = 4096  # cases TVM may be asked about, at worst, for a sketch without tiles
+TOO_LARGE = 1 << 20  # elements: more than any shared memory holds
 UNROLL = "meta_schedule.unroll_explicit"  # hints that no verdict depends on
 
 
-def find_limits(probe: Probe, space: DecisionSpace, rng: np.random.Generator) -> DecisionSpace:
+def find_limits(probe: Probe, space: DecisionSpace) -> DecisionSpace:
     """The space with the target's limits, or with the reason why they are not known."""
     if not any(isinstance(slot, Tile) for slot in space.slots):
         return _with_verdicts(probe, space)
@@ -53,7 +54,7 @@ def find_limits(probe: Probe, space: DecisionSpace, rng: np.random.Generator) ->
     # Compaction may round such a region up, in ways its index does not tell: what the arithmetic
     # leaves is put to TVM row by row.
     columns = tuple(c for slot in space.slots if not _is_hint(slot) for c in _columns(slot))
-    asked: Asked[bool] = Asked(columns=columns, ask=lambda row: _verdict(probe, row))
+    asked: Asked[bool] = Asked(columns=columns, ask=probe.passes)
     return replace(space, limits=(*cheap, Verdicts(asked=asked)))
 
 
@@ -70,18 +71,8 @@ def _with_verdicts(probe: Probe, space: DecisionSpace) -> DecisionSpace:
     cases = math.prod(len(slot.options) for slot in deciding)
     if cases > MAX_VERDICTS:
         return replace(space, reason=f"{cases} combinations of choices decide the verdict")
-    asked: Asked[bool] = Asked(
-        columns=tuple(slot.column for slot in deciding), ask=lambda row: _verdict(probe, row)
-    )
+    asked: Asked[bool] = Asked(columns=tuple(slot.column for slot in deciding), ask=probe.passes)
     return replace(space, limits=(Verdicts(asked=asked),))
-
-
-def _verdict(probe: Probe, row: Ints) -> bool:
-    try:
-        done = probe.referee.replay(probe.index, probe.values(row))
-    except SCHEDULE_ERRORS:
-        return False
-    return done.passed
 
 
 def _staged(probe: Probe, nest: Nest) -> list[Staged]:
@@ -110,25 +101,16 @@ class _Regions:
     def __init__(self, probe: Probe, nest: Nest, stage: Stage, iterators: Any, rank: int) -> None:
         self.tvm = probe.referee.tvm
         self.probe, self.stage, self.rank = probe, stage, rank
-        self.variables = [iterator.var for iterator in iterators]
+        self.access = Access(self.tvm, iterators)
         self.spans = [tuple(c for c in axis if c in stage.inside) for axis in nest.axes]
-        self.analyzer = self.tvm.sym.Analyzer()
-        for iterator in iterators:
-            self.analyzer.bind(iterator.var, iterator.dom)
 
     def dimension(self, place: int, bounds: Any, cap: int) -> Dimension | AskedDimension:
-        index = self.analyzer.simplify(bounds.min)
-        affine = self.tvm.sym.detect_linear_equation(index, self.variables)
-        if affine:
-            pairs = zip(affine, self.spans, strict=False)  # the last coefficient is the constant
-            terms = tuple((abs(int(c)), span) for c, span in pairs if int(c))
+        coefficients = self.access.affine(bounds.min)
+        if coefficients is not None:
+            pairs = zip(coefficients, self.spans, strict=True)
+            terms = tuple((abs(c), span) for c, span in pairs if c)
             return Dimension(terms=terms, cap=cap, base=int(bounds.extent))
-        free = self.tvm.tirx.analysis.undefined_vars(index)
-        spans = tuple(
-            span
-            for variable, span in zip(self.variables, self.spans, strict=True)
-            if any(variable.same_as(one) for one in free)
-        )
+        spans = tuple(self.spans[axis] for axis in self.access.axes(bounds.min))
         asked: Asked[int] = Asked(spans=spans, ask=lambda row: self._extent(place, row))
         return AskedDimension(asked=asked)
 
@@ -136,4 +118,6 @@ class _Regions:
         """What TVM's own region analysis gives the copy in this dimension."""
         schedule = self.probe.before(self.stage.compute_at + 1, row)
         block = self.probe.variable(schedule, self.stage.compute_at, 0)
-        return int(schedule.get(schedule.get_loops(block)[place - self.rank]).extent)
+        extent = schedule.get(schedule.get_loops(block)[place - self.rank]).extent
+        # An extent that varies from block to block is refused (DisallowDynamicLoop).
+        return int(extent) if isinstance(extent, self.tvm.tirx.IntImm) else TOO_LARGE

@@ -7,6 +7,7 @@ the one on virtual threads never fires (it looks for a loop name that lowering d
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -134,6 +135,44 @@ class Verdicts:
     def legal(self, rows: Ints) -> Bools:
         answers, which = self.asked.distinct(rows)
         return np.array(answers, dtype=np.bool_)[which]
+
+    def reachable(self, low: Ints, high: Ints) -> Bools:
+        return np.ones(len(low), dtype=np.bool_)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacedRegion:
+    """What a producer computes inside a consumer's loop may vary from trip to trip (transposed
+    convolution), which TVM refuses; it depends on how far each axis reaches inside that loop."""
+
+    column: int
+    """Of the location."""
+    axes: tuple[tuple[int, ...], ...]
+    """Columns of the axes that the irregular index is made of."""
+    depths: Mapping[int, int]
+    """At which loop each of those columns is."""
+    verdicts: dict[tuple[int, ...], bool]
+    ask: Callable[[Ints], bool]
+    replays: bool = True
+
+    def legal(self, rows: Ints) -> Bools:
+        found = np.ones(len(rows), dtype=np.bool_)
+        at = np.flatnonzero(rows[:, self.column] >= 0)
+        for row, spans in zip(at, self._spans(rows[at]).tolist(), strict=True):
+            key = tuple(spans)
+            if key not in self.verdicts:
+                self.verdicts[key] = self.ask(rows[row])
+            found[row] = self.verdicts[key]
+        return found
+
+    def _spans(self, rows: Ints) -> Ints:
+        """`[n, axes]`: iterations of each axis inside the loop of the location."""
+        spans = np.ones((len(rows), len(self.axes)), dtype=np.int64)
+        for index, axis in enumerate(self.axes):
+            for column in axis:
+                inside = self.depths[column] > rows[:, self.column]
+                spans[:, index] *= np.where(inside, rows[:, column], 1)
+        return spans
 
     def reachable(self, low: Ints, high: Ints) -> Bools:
         return np.ones(len(low), dtype=np.bool_)

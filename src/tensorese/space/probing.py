@@ -40,6 +40,13 @@ class Probe:
         values = self.values([*row, *[1] * missing])
         return self.referee.prefix(self.index, instruction, values)
 
+    def passes(self, row: Ints) -> bool:
+        """TVM's verdict on a whole row: it schedules, and every postprocessor agrees."""
+        try:
+            return self.referee.replay(self.index, self.values(row)).passed
+        except SCHEDULE_ERRORS:
+            return False
+
     def answers(self, slot: Location, row: Ints, wishes: Sequence[int]) -> list[int]:
         """Where TVM puts the block when asked for each of the wishes."""
         schedule = self.before(slot.instruction, row)
@@ -105,20 +112,17 @@ def _locator(
     if loops is not None:
         inline = probe.answers(slot, rows[0], [INLINE]) == [INLINE]
         rule = LoopRule(loops=tuple(loops), inline=inline)
-        if all(_agrees(probe, slot, rule, row, rng) for row in rows):
+        wishes = [len(loops), *rng.integers(ROOT, len(loops) + 1, size=PROBES - 1).tolist()]
+        if all(_agrees(probe, slot, rule, row, w) for row, w in zip(rows, wishes, strict=True)):
             return rule
     return _table(probe, space, slot, rows)
 
 
-def _agrees(
-    probe: Probe, slot: Location, rule: LoopRule, row: Ints, rng: np.random.Generator
-) -> bool:
-    """TVM answers as the rule predicts, to the deepest wish, a random one, and to be inlined."""
+def _agrees(probe: Probe, slot: Location, rule: LoopRule, row: Ints, wish: int) -> bool:
+    """TVM answers the wish as the rule predicts: with it, or with the nearest offer before it."""
     offered = np.flatnonzero(rule.mask(row[None])[0]) + INLINE
-    deepest = len(rule.loops)
-    wishes = [deepest, int(rng.integers(-1, deepest + 1)), INLINE]
-    expected = [max((int(v) for v in offered if v <= wish), default=ROOT) for wish in wishes]
-    return probe.answers(slot, row, wishes) == expected
+    expected = max((int(v) for v in offered if v <= wish), default=ROOT)
+    return probe.answers(slot, row, [wish]) == [expected]
 
 
 def _consumer_loops(probe: Probe, slot: Location, row: Ints) -> list[Loop] | None:

@@ -14,6 +14,7 @@ from tensorese.records.nouns import Program, Sketch, Workload
 from tensorese.space.canonical import Constants, put_constants, take_constants
 from tensorese.space.decisions import DecisionSpace
 from tensorese.space.kernels import find_limits
+from tensorese.space.placements import find_placements
 from tensorese.space.probing import Probe, find_locators
 from tensorese.space.replay import SCHEDULE_ERRORS, Referee, Replayed
 from tensorese.space.slots import typed_slots
@@ -84,8 +85,9 @@ def task_space(module: Any, target: str, *, seed: int = 0) -> TaskSpace:
         space, probe = _sketch_space(referee, index, trace)
         if space.covered:
             space = find_locators(probe, space, rng)
-        if space.covered and json.loads(target)["kind"] == "cuda":
-            space = find_limits(probe, space, rng)
+        if space.covered:
+            find = find_limits if json.loads(target)["kind"] == "cuda" else find_placements
+            space = find(probe, space)
         spaces.append(space)
         probes.append(probe)
     return TaskSpace(referee=referee, sketches=tuple(spaces), probes=tuple(probes))

@@ -1,0 +1,196 @@
+"""Spaces of real tasks, with TVM as the referee. The full audit of every operator is slow."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensorese.language.metaschedule import cut_tail
+from tensorese.measure.candidates import structure_of, workload_of
+from tensorese.records.nouns import Program
+from tensorese.space.audit import audit, stock_rows
+from tensorese.space.counting import count
+from tensorese.space.materialise import materialise
+from tensorese.space.space import TaskSpace, plain, task_space
+from tensorese.space.tiles import SpaceError
+from tensorese.tvm_env import import_tvm
+
+pytestmark = pytest.mark.tvm
+
+LLVM = '{"kind":"llvm","num-cores":2}'
+CUDA = (
+    '{"arch":"sm_90","kind":"cuda","max_num_threads":1024,"max_shared_memory_per_block":49152,'
+    '"max_threads_per_block":1024,"registers_per_block":65536,"thread_warp_size":32}'
+)
+
+
+def _module(name: str) -> Any:
+    tvm = import_tvm("llvm")
+    from tvm.s_tir.meta_schedule.testing import te_workload
+
+    makers = {
+        "matmul": lambda: te_workload.matmul_relu(64, 96, 128),
+        "conv2d": lambda: te_workload.conv2d_nhwc(1, 14, 14, 16, 32, 3, 2, 1),
+        "depthwise": lambda: te_workload.depthwise_conv2d_nhwc(1, 28, 28, 32, 3, 1, 1),
+        "softmax": lambda: te_workload.softmax_mn(64, 48),
+        "grouped": lambda: te_workload.conv2d_nhwc(1, 14, 14, 32, 64, 3, 1, 1, 1, 4),
+    }
+    return tvm.IRModule({"main": tvm.te.create_prim_func(makers[name]())})
+
+
+def _space(name: str, kind: str) -> TaskSpace:
+    return task_space(_module(name), LLVM if kind == "llvm" else CUDA)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("conv2d", "llvm"),
+        ("softmax", "llvm"),
+        ("matmul", "cuda"),
+        ("depthwise", "cuda"),
+        ("softmax", "cuda"),
+        ("grouped", "cuda"),
+    ],
+)
+def test_we_and_tvm_agree(name: str, kind: str) -> None:
+    space = _space(name, kind)
+    assert [sketch.reason for sketch in space.sketches] == [""] * len(space.sketches)
+    for index in (0, len(space.sketches) - 1):
+        found = audit(space, index, legal=16, stock=8)
+        assert found.were_legal == found.called_legal == 16
+        assert found.we_accepted == found.stock_accepted == 8
+
+
+def test_what_tvm_repairs_is_not_legal() -> None:
+    """Rows just outside the space: TVM accepts them silently, as other rows than asked for."""
+    space = _space("conv2d", "llvm")
+    sketch = space.sketches[0]
+    location = sketch.locations[0].column
+    rng = np.random.default_rng(0)
+    rows = sketch.draw(64, rng)
+    rows[:, location] = rng.integers(-2, 12, size=len(rows))
+    wrong = rows[~sketch.inside(rows)][:12]
+    assert len(wrong) == 12
+    for row in wrong:
+        replayed = space.replay(0, row)
+        assert replayed.decisions != tuple(row.tolist())
+
+
+def test_one_program_on_two_platforms_is_one_program() -> None:
+    module = _module("conv2d")
+    small = task_space(module, LLVM)
+    large = task_space(module, '{"kind":"llvm","num-cores":16}')
+    assert [s.sketch.id for s in small.sketches] == [s.sketch.id for s in large.sketches]
+    row = small.sketches[0].sample(1, np.random.default_rng(0))[0]
+    workload = workload_of(module)
+    assert small.program(0, row, workload).id == large.program(0, row, workload).id
+    assert _parallel_of(small.decode(0, row)) == 32
+    assert _parallel_of(large.decode(0, row)) == 256
+
+
+def _parallel_of(trace: list[Any]) -> int:
+    return next(i[1][1] for i in trace[0] if i[2][:1] == ["meta_schedule.parallel"])
+
+
+@pytest.mark.parametrize(("name", "kind"), [("conv2d", "llvm"), ("softmax", "llvm")])
+def test_traces_of_stock_search_encode_and_decode_exactly(name: str, kind: str) -> None:
+    space = _space(name, kind)
+    tvm = space.referee.tvm
+    mutators = list(space.referee.context.space_generator.mutator_probs)
+    checked = 0
+    for index in range(len(space.sketches)):
+        for seed in range(1, 5):
+            schedule = tvm.s_tir.Schedule(space.referee.module, seed=seed)
+            fresh = tvm.s_tir.schedule.Trace(space.referee.instructions[index], {})
+            fresh.apply_to_schedule(schedule, remove_postproc=True)
+            variants = [schedule.trace, *(m.apply(schedule.trace) for m in mutators)]
+            for trace in (plain(v.as_json()) for v in variants if v is not None):
+                sketch, row, constants = space.encode(trace)
+                assert sketch == index
+                assert space.decode(sketch, row, constants) == cut_tail(trace)[0]
+                checked += 1
+    assert checked >= 8 * len(space.sketches)
+
+
+def test_a_foreign_trace_is_refused() -> None:
+    space = _space("matmul", "llvm")
+    other = _space("conv2d", "llvm")
+    row = other.sketches[0].sample(1, np.random.default_rng(0))[0]
+    with pytest.raises(SpaceError, match="must be of one of the task's 3 sketches"):
+        space.encode(other.decode(0, row))
+
+
+def test_materialised_programs_replay_from_their_trace_alone() -> None:
+    space = _space("conv2d", "llvm")
+    tvm = space.referee.tvm
+    workload = workload_of(space.referee.module)
+    rng = np.random.default_rng(1)
+    rows = [(k, space.sketches[k].sample(1, rng)[0]) for k in (0, 1, 2)]
+    made = materialise(space, rows, workload, threads=2)
+    assert [m.program.decisions for m in made] == [tuple(r.tolist()) for _, r in rows]
+    for one in made:
+        assert one.error == ""
+        again = tvm.s_tir.Schedule(space.referee.module)
+        trace = _full_trace(one.program)
+        tvm.s_tir.schedule.Trace.apply_json_to_schedule(trace, again)
+        assert structure_of(again.mod) == structure_of(one.schedule.mod)
+
+
+def _full_trace(program: Program) -> list[Any]:
+    from tensorese.language.metaschedule import join_trace
+
+    sketch = program.sketch
+    return join_trace(sketch.body, sketch.slots, program.decisions, program.tail)
+
+
+def test_materialising_names_what_tvm_did_instead() -> None:
+    space = _space("conv2d", "llvm")
+    row = space.sketches[0].sample(1, np.random.default_rng(0))[0]
+    row[space.sketches[0].locations[0].column] = 21
+    made = materialise(space, [(0, row)], workload_of(space.referee.module))
+    assert made[0].schedule is None
+    assert "TVM replays" in made[0].error
+
+
+def test_softmax_is_counted_as_tvm_enumerates_it() -> None:
+    """Every location TVM offers, walked by hand for the sketch without tiles."""
+    space = _space("softmax", "llvm")
+    sketch, probe = space.sketches[0], space.probes[0]
+    prefixes = [np.array([0], dtype=np.int64)]
+    for slot in sketch.locations:
+        prefixes = [
+            np.append(prefix, value) for prefix in prefixes for value in probe.offered(slot, prefix)
+        ]
+    assert count(sketch) == 4 * len(prefixes)
+
+
+def test_stock_accepts_no_row_twice_as_something_else() -> None:
+    space = _space("matmul", "cuda")
+    rows = stock_rows(space, 0, 4, seeds=space.sketches[0].sample(2, np.random.default_rng(0)))
+    assert space.sketches[0].legal(rows).all()
+
+
+def test_a_cuda_space_needs_no_tensor_intrinsics() -> None:
+    script = (
+        "import sys\n"
+        "from tensorese.measure.demo import conv2d_module\n"
+        "from tensorese.space.space import task_space\n"
+        "task_space(conv2d_module(), sys.argv[1])\n"
+        "stub = sys.modules['tvm.s_tir.tensor_intrin.cuda']\n"
+        "assert stub.__tensorese_stub__\n"
+    )
+    source = str(Path(__file__).resolve().parents[2] / "src")
+    done = subprocess.run(
+        [sys.executable, "-c", script, CUDA],
+        env={"PYTHONPATH": source},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
