@@ -6,12 +6,10 @@ from typing import Any
 import pytest
 
 from tensorese.workloads import ModelError, load_network, tasks_of
-from workload_support import host, worst_error
+from workload_support import host, light_network, worst_error
 
 onnx = pytest.importorskip("onnx", reason="needs the extra `onnx`")
 pytestmark = pytest.mark.tvm
-
-LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
 
 
 def gemm(path: Path, batch: int | str = 2, operator: str = "Gemm", domain: str = "") -> Path:
@@ -37,11 +35,18 @@ def test_a_file_agrees_with_its_source(tmp_path: Path) -> None:
     assert worst_error(network, host()) < 1e-6
 
 
-def test_a_light_network_agrees_and_folds_its_norms() -> None:
-    network = load_network(LIGHT / "light_squeezenet.onnx")
+def test_a_light_network_agrees(tmp_path: Path) -> None:
+    network = load_network(light_network("squeezenet", tmp_path))
     assert worst_error(network, host()) < 1e-4
     names = [task.operator for task in tasks_of(network, host())]
     assert names[0] == "conv2d" and set(names) <= {"conv2d", "pool", "softmax", "copy", "reduce"}
+
+
+def test_norms_scales_and_sums_become_convolutions_with_bias(tmp_path: Path) -> None:
+    tasks = tasks_of(load_network(light_network("resnet50", tmp_path)), host())
+    heavy = [task for task in tasks if task.operator == "conv2d"]
+    assert sum(task.weight for task in heavy) == 53
+    assert {task.operator for task in tasks} == {"conv2d", "dense", "pool", "softmax", "copy"}
 
 
 def test_open_shapes_are_given_after_the_name(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tensorese.targets import parse_target
 from tensorese.workloads import load_network, tasks_of, zoo
-from workload_support import host, worst_error
+from workload_support import host, light_network, worst_error
 
 pytestmark = pytest.mark.tvm
 
@@ -63,9 +63,6 @@ def test_every_network_lists_its_tasks_at_the_published_shape(name: str, target:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LIGHT)
-def test_light_onnx_networks_agree_with_their_source(name: str) -> None:
-    onnx = pytest.importorskip("onnx", reason="needs the extra `onnx`")
+def test_light_onnx_networks_agree_with_their_source(name: str, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime", reason="onnx's own evaluator needs minutes a network")
-    folder = Path(onnx.__file__).parent / "backend/test/data/light"
-    network = load_network(folder / f"light_{name}.onnx")
-    assert worst_error(network, host()) < 1e-3
+    assert worst_error(load_network(light_network(name, tmp_path)), host()) < 1e-3

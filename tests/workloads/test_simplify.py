@@ -88,6 +88,17 @@ def test_clips_and_weight_transposes_disappear() -> None:
     assert worst_error(network, host()) < 1e-5
 
 
+def test_squares_are_products() -> None:
+    class Square(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.square() + x**3
+
+    network = network_of(Square(), torch.randn(3, 6))
+    names = operators(simplify(network.module))
+    assert names.count("power") == 1 and names.count("multiply") == 1
+    assert worst_error(network, host()) < 1e-5
+
+
 def test_simplifying_twice_changes_nothing() -> None:
     import_tvm()
     import tvm_ffi

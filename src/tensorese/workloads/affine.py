@@ -59,9 +59,9 @@ class Affine:
 
     def split(self, x: Any, operator: str, neutral: float) -> tuple[Any, Any]:
         """(y, c) where x is y + c or y * c for a constant c and nothing else reads x."""
-        call = self.made_by.get(x)
+        call: Any = self.made_by.get(x)
         if name_of(call) == operator and self.readers.get(x, 1) == 1:
-            left, right = call.args  # type: ignore[union-attr]
+            left, right = call.args
             for y, c in ((left, right), (right, left)):
                 if self.is_constant(c) and len(c.ty.shape) in (0, len(y.ty.shape)):
                     return y, c.value.numpy().astype("float64")

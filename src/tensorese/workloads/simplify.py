@@ -74,6 +74,7 @@ class Rewriter(Affine):
             "relax.nn.batch_norm": self.batch_norm,
             "relax.nn.dropout": lambda call, args: relax.Tuple([args[0], args[0]]),
             "relax.clip": self.clip,
+            "relax.power": self.power,
             "relax.take": self.take,
             "relax.broadcast_to": self.broadcast_to,
             "relax.sum": self.sum,
@@ -170,6 +171,14 @@ class Rewriter(Affine):
             x = self.emit(self.relax.op.minimum(x, self.relax.const(high, dtype)))
         return x
 
+    def power(self, call: Any, arguments: list[Any]) -> Any:
+        """A square is one multiplication, not a call of the C library's pow."""
+        x, exponent = arguments
+        if not self.is_constant(exponent) or not np.all(exponent.value.numpy() == 2):
+            return None
+        same = _shape(call) == tuple(int(extent) for extent in x.ty.shape)
+        return self.emit(self.relax.op.multiply(x, x)) if same else None
+
     def take(self, call: Any, arguments: list[Any]) -> Any:
         """As imported, an index out of range would read foreign memory."""
         if str(call.attrs.mode) != "fast":
@@ -182,7 +191,7 @@ class Rewriter(Affine):
 
     def sum(self, call: Any, arguments: list[Any]) -> Any:
         """The sum of a stack is a chain of additions: how ONNX's Sum arrives."""
-        stack = self.made_by.get(arguments[0])
+        stack: Any = self.made_by.get(arguments[0])
         axes = [int(axis) for axis in call.attrs.axis or []]
         if name_of(stack) != "relax.stack" or axes != [0] or call.attrs.keepdims:
             return None

@@ -62,9 +62,9 @@ def _task(tvm: Any, found: Any, target: str) -> Task:
 
 
 def _readable(name: str) -> str:
-    """TVM numbers the functions of a module: `fused_conv2d1_add3_relu11`."""
+    """TVM numbers the functions of a module: `fused_conv2d1_tir_tanh3` is `conv2d_tanh`."""
     parts = name.removeprefix("fused_").split("_")
-    return "_".join(part.rstrip("0123456789") or part for part in parts)
+    return "_".join(part.rstrip("0123456789") or part for part in parts if part != "tir")
 
 
 def _check_lowered(tvm: Any, name: str, function: Any) -> None:

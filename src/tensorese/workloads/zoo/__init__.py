@@ -59,7 +59,7 @@ ZOO: dict[str, Entry] = {
     "bert_base": _text("bert", 30522, 512),
     "bert_large": _text("bert", 30522, 512),
     "gpt2": _text("gpt2", 50257, 1024),
-    "llama_12l": _text("llama", 32000, 1 << 16),
+    "llama_12l": _text("llama", 32000, 2048),
 }
 
 
