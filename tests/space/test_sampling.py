@@ -32,8 +32,8 @@ def test_draws_are_distinct_spread_over_sketches_and_repeatable() -> None:
 def test_a_small_space_ends_instead_of_looping() -> None:
     from space_support import copy_module
 
-    found = random_schedules(copy_module(), parse_target("host"), 500)
-    assert 0 < len(found) < 500
+    found = random_schedules(copy_module(), parse_target("host"), 40)
+    assert 0 < len(found) < 40
 
 
 def test_workloads_are_named_by_what_they_compute() -> None:

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from tensorese.records.nouns import Sketch
+from tensorese.space.bundles import Bundle, find_bundles
 from tensorese.space.canonical import Constants
 from tensorese.space.limits import Limit
 from tensorese.space.locations import Locator
@@ -20,7 +21,8 @@ from tensorese.space.slots import INLINE, Location, Slot
 from tensorese.space.tiles import Bools, Ints
 
 _BATCH = 4096
-_MAX_DRAWS = 4_000_000  # without one legal row among so many, the sketch has none to speak of
+_MAX_DRAWS = 2_000_000
+_RAREST = 100_000  # draws per legal row, after so many: rarer ones are not worth the wait
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +86,7 @@ class DecisionSpace:
         """
         found: list[Ints] = []
         have = drawn = 0
-        while have < n and (have or drawn < _MAX_DRAWS):
+        while have < n and (drawn < _MAX_DRAWS or have * _RAREST > drawn):
             size = self._batch_size(n - have, have, drawn)
             rows = self.draw(size, rng)
             rows = rows[self._within(rows, [limit for limit in self.limits if not limit.replays])]
@@ -103,13 +105,20 @@ class DecisionSpace:
         rate = (have + 1) / (drawn + 1) if drawn else 1.0
         return int(min(max(1.2 * missing / rate, 64), 64 * _BATCH))
 
+    @cached_property
+    def _bundles(self) -> list[Bundle]:
+        return find_bundles(self.slots, self.limits)
+
     def draw(self, n: int, rng: np.random.Generator) -> Ints:
-        """`n` rows of the space, the target's limits not yet considered."""
+        """`n` rows of the space; of the target's limits only products are considered yet."""
         rows = np.zeros((n, self.n_columns), dtype=np.int64)
+        for bundle in self._bundles:
+            bundle.fill(rows, rng)
+        bundled = {one.tile.column for bundle in self._bundles for one in bundle.groups}
         for slot in self.slots:
             if isinstance(slot, Location):
                 self.draw_location(slot, rows, np.arange(n), rng)
-            else:
+            elif slot.column not in bundled:
                 picked = rng.integers(len(slot.table), size=n)
                 rows[:, slot.column : slot.column + slot.width] = slot.table[picked]
         return rows
