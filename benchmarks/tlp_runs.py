@@ -175,19 +175,30 @@ def run_job(job: Job, data: Path, device: str) -> list[dict[str, Any]]:
     for platform in job.judged or job.platforms:
         for fold in job.folds:
             mine = [k for k, (f, _, _) in enumerate(tests) if f == fold]
-            for members in [[k] for k in mine] + ([mine] if len(mine) > 1 else []):
-                name = job.system if len(members) == 1 else f"{job.system} x{len(members)}"
-                seed = tests[members[0]][1] if len(members) == 1 else -1
-                where = {"system": name, "platform": platform, "fold": fold, "seed": seed}
-                held = tests[members[0]][2]
-                figures = judge_one(programs, platform, held, _mean_score(score, members))
+            held = tests[mine[0]][2]
+            for k in mine:
+                where = {"system": job.system, "platform": platform, "fold": fold}
+                figures = judge_one(programs, platform, held, _mean_score(score, [k]))
+                rows.append({**common, **where, "seed": tests[k][1], **figures})
+            for seed, doubt in enumerate(DOUBTS if len(mine) > 1 else (), 1):
+                name = f"{job.system} x{len(mine)}" + (f" doubt {doubt:g}" if doubt else "")
+                where = {"system": name, "platform": platform, "fold": fold, "seed": -seed}
+                figures = judge_one(programs, platform, held, _mean_score(score, mine, doubt))
                 rows.append({**common, **where, **figures})
     return rows
 
 
-def _mean_score(score: Any, members: list[int]) -> Any:
-    """One model's scores, or the mean of several seeds' (an ensemble)."""
-    return lambda index: np.mean([score(k, index) for k in members], axis=0)
+DOUBTS = (0.0, 1.0, 2.0)
+
+
+def _mean_score(score: Any, members: list[int], doubt: float = 0.0) -> Any:
+    """The mean of the members' scores, less so many times their disagreement."""
+
+    def together(index: np.ndarray[Any, Any]) -> Any:
+        scores = np.stack([score(k, index) for k in members])
+        return scores.mean(0) - doubt * scores.std(0)
+
+    return together
 
 
 def _long_enough(
@@ -215,10 +226,10 @@ def judge_one(programs: ProgramSet, platform: str, held: list[int], score: Any) 
 
 
 def _figures(result: TaskResult) -> list[float]:
-    """n, best, latency of top 1 / 5 / 10, pairwise, random top 1 / 5."""
+    """n, best, latency of top 1 / 5 / 10, pairwise, random top 1 / 5, mean ratio of the top 5."""
     chosen = [result.chosen[k] for k in (1, 5, 10)]
     random = [result.random[k] for k in (1, 5)]
-    numbers = [result.best, *chosen, result.pairwise, *random]
+    numbers = [result.best, *chosen, result.pairwise, *random, result.steady]
     return [result.n, *(float(f"{x:.6g}") for x in numbers)]
 
 

@@ -78,23 +78,15 @@ def _line(job: Job, rows: list[dict[str, Any]], error: str) -> str:
         return f"{job.system} {job.platforms}: {error.strip().splitlines()[-1]}\n{error[-1500:]}"
     parts = []
     for platform in job.judged or job.platforms:
-        figures = [
-            (f[1] / f[2], f[1] / f[3])
-            for row in rows
-            if row["platform"] == platform and row["seed"] >= 0
-            for f in row["tasks"].values()
-        ]
-        one, five = (sum(x) / len(x) for x in zip(*figures, strict=True))
-        parts.append(f"{platform} {one:.3f}/{five:.3f}")
-        both = [
-            (f[1] / f[2], f[1] / f[3])
-            for row in rows
-            if row["platform"] == platform and row["seed"] < 0
-            for f in row["tasks"].values()
-        ]
-        if both:
-            one, five = (sum(x) / len(x) for x in zip(*both, strict=True))
-            parts.append(f"(together {one:.3f}/{five:.3f})")
+        for kind in sorted({min(row["seed"], 0) for row in rows}, reverse=True):
+            figures = [
+                (f[1] / f[2], f[1] / f[3], f[8])
+                for row in rows
+                if row["platform"] == platform and min(row["seed"], 0) == kind
+                for f in row["tasks"].values()
+            ]
+            means = "/".join(f"{sum(x) / len(x):.3f}" for x in zip(*figures, strict=True))
+            parts.append(f"{platform if not kind else 'together'} {means}")
     took = f"{rows[0]['steps']} steps, {rows[0]['seconds_of_all']}s for {rows[0]['models']}"
     return f"{job.table}|{job.system}: {', '.join(parts)} ({took})"
 
@@ -137,7 +129,7 @@ def main() -> None:
         if verb == "run":
             sub.add_argument("stage", choices=sorted(STAGES))
             sub.add_argument("--device", default="cuda")
-            sub.add_argument("--workers", type=int, default=3)
+            sub.add_argument("--workers", type=int, default=1)
     args = parser.parse_args()
     if args.verb == "run":
         if args.stage != "sweep":

@@ -16,7 +16,7 @@ from tensorese.language import (
     split_steps,
     split_trace,
 )
-from tensorese.language.matrix import paper_one_hot, signed_log2
+from tensorese.language.matrix import lane_fill, paper_one_hot, signed_log2
 from tensorese.language.skeleton import Slots, read_sentence
 from tensorese.language.vocabulary import UNKNOWN
 
@@ -61,7 +61,7 @@ def _trace(block: str = "matmul") -> list[Any]:
 
 def _naive(dialect: str, body: str, slots: Slots, decisions: Any, spec: MatrixSpec) -> Any:
     """Numbers of every row read one by one, without templates; implied extents left out."""
-    out = np.zeros((spec.length, spec.numbers - 1))
+    out = np.zeros((spec.length, spec.numbers - 2))
     for k, primitive in enumerate(read_sentence(dialect, body, slots, decisions)):
         numbers = [arg for arg in primitive.args if not isinstance(arg, str)]
         out[k + spec.context, : len(numbers)] = signed_log2(numbers)
@@ -80,7 +80,7 @@ def test_template_equals_reading_each_program() -> None:
         matrix = template.matrix([decisions, other])
         for got, asked in zip(matrix, (decisions, other), strict=True):
             want = _naive(dialect, body, slots, asked, spec)
-            np.testing.assert_allclose(got[:, 1 + spec.names + 1 :], want, atol=1e-5)
+            np.testing.assert_allclose(got[:, 1 + spec.names + 2 :], want, atol=1e-5)
 
 
 def test_a_categorical_shows_its_choice_where_it_is_used() -> None:
@@ -102,6 +102,11 @@ def test_implied_extents_are_products_of_tiles() -> None:
     blocks, vthreads, threads = extents[[10, 12, 14]]
     assert (round(blocks), round(vthreads), round(threads)) == (4, 8, 16)
     assert round(extents[1]) == 1  # 64 / (2*8*1*4)
+    np.testing.assert_allclose(matrix[[10, 14], 2 + spec.names], [4 * 4 / 32, 4 * 16 / 32])
+
+
+def test_lane_fill() -> None:
+    np.testing.assert_allclose(lane_fill(np.log2([1, 32, 33, 64, 96])), [0.125, 4, 2.0625, 4, 4])
 
 
 def test_unknown_primitive_and_string_never_shift_a_column() -> None:
@@ -159,7 +164,7 @@ def test_context_row_holds_sizes_and_element_types() -> None:
     template = encoder.template("ansor", body, slots, (("float16",), (64, 32)))
     row = template.matrix([decisions])[0, 0]
     assert row[1] == Vocabulary().name_id("workload", "float16")
-    np.testing.assert_allclose(row[4:6], signed_log2([64, 32]), rtol=1e-6)
+    np.testing.assert_allclose(row[5:7], signed_log2([64, 32]), rtol=1e-6)
 
 
 def test_signed_log2_keeps_sign_and_zero() -> None:

@@ -63,6 +63,6 @@ def test_public_records_fill_like_they_read(name: str, shared_data: Path) -> Non
         matrix = encoder.encode(bones[key]).matrix(rows)
         for k, primitive in enumerate(read_sentence(dialect, *key, rows[-1]), 1):
             numbers = [arg for arg in primitive.args if not isinstance(arg, str)]
-            got = matrix[-1, k, 1 + spec.names + 1 :][: len(numbers)]
+            got = matrix[-1, k, 1 + spec.names + 2 :][: len(numbers)]
             np.testing.assert_allclose(got, signed_log2(numbers)[: len(got)], atol=1e-5)
     assert not encoder.vocabulary.strangers

@@ -28,6 +28,8 @@ class TaskResult:
     chosen: Mapping[int, float]
     """Best latency among the k highest scored, by k."""
     pairwise: float
+    steady: float
+    """Mean of best / latency over the five highest scored: top-1 with less luck in it."""
     random: Mapping[int, float]
     """Expected top-k ratio of a random order, exact."""
 
@@ -54,6 +56,7 @@ def judge(task: str, scores: npt.ArrayLike, latency: npt.ArrayLike) -> TaskResul
         best=float(y.min()),
         chosen={k: float(y[order[:k]].min()) for k in KS},
         pairwise=pairwise_accuracy(s, y),
+        steady=float((y.min() / y[order[:5]]).mean()),
         random={k: random_top_k(y, k) for k in KS},
     )
 

@@ -28,6 +28,7 @@ PAPER_TYPES = {
     "cpu": ("CI", "RE", "AN", "RF", "CHW", "SP", "CR", "CA", "FU", "FSP", "PR"),
     "gpu": ("AN", "CHR", "CHW", "CI", "CA", "FFSP", "SP", "FU", "RE", "PR", "FSP"),
 }
+LANES = 32
 PAPER_SIZES = {"cpu": (25, 22), "gpu": (40, 20)}
 
 
@@ -42,6 +43,8 @@ class MatrixSpec:
     """Numbers on a signed log2 scale; raw as published otherwise."""
     implied: bool = True
     """First number column: the extent the primitive implies."""
+    fill: bool = True
+    """Second number column: how full the implied extent leaves its last group of 32 lanes."""
     context: bool = True
     """First row: the task's element types and sizes."""
     inline_names: bool = False
@@ -61,6 +64,7 @@ def paper_spec(kind: str) -> MatrixSpec:
         numbers=width - len(PAPER_TYPES[kind]),
         log=False,
         implied=False,
+        fill=False,
         context=False,
         inline_names=True,
     )
@@ -70,6 +74,13 @@ def signed_log2(x: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """sign(x) * log2(1 + |x|): 0 stays 0, a doubling is a step of about one."""
     values = np.asarray(x, dtype=np.float64)
     return np.sign(values) * np.log2(1.0 + np.abs(values))
+
+
+def lane_fill(extent_log2: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """4 where an extent is a multiple of 32 lanes, less where its last group is part empty."""
+    extent = np.round(np.exp2(np.minimum(np.asarray(extent_log2, dtype=np.float64), 40.0)))
+    groups = np.maximum(np.ceil(extent / LANES), 1.0)
+    return np.asarray(4.0 * extent / (groups * LANES))
 
 
 def _is_number(arg: Any) -> bool:
@@ -94,6 +105,7 @@ class Template:
     n_rows: int
     n_decisions: int
     log: bool
+    fill: bool
 
     @property
     def mask(self) -> npt.NDArray[np.bool_]:
@@ -107,15 +119,23 @@ class Template:
         """Encoded values `[n, v]`: what `cells` refers to."""
         given = np.asarray(decisions, dtype=np.int64)
         given = given.reshape(len(given), self.n_decisions)  # a sketch may leave nothing open
-        out = np.empty((len(given), len(self.sources) + len(self.forms)), dtype=np.float32)
+        out = np.empty((len(given), self.n_values), dtype=np.float32)
         for k, (decision, table) in enumerate(self.sources):
             column: Any = given[:, decision]
             if table is not None:
                 column = np.asarray(table, dtype=np.float64)[column]
             out[:, k] = signed_log2(column) if self.log else column
         if self.forms:
-            out[:, len(self.sources) :] = self._implied(given)
+            extents = self._implied(given)
+            first, count = len(self.sources), len(self.forms)
+            out[:, first : first + count] = np.logaddexp2(0.0, extents)
+            if self.fill:
+                out[:, first + count :] = lane_fill(extents)
         return out
+
+    @property
+    def n_values(self) -> int:
+        return len(self.sources) + len(self.forms) * (1 + self.fill)
 
     def _implied(self, given: Ints) -> npt.NDArray[np.float64]:
         logs = np.log2(np.maximum(given, 1))
@@ -127,7 +147,7 @@ class Template:
             for decision, coefficient in form.terms.items():
                 weights[decision, k] = coefficient
         exact = logs @ weights + np.array([form.constant for form in self.forms])
-        return np.asarray(np.logaddexp2(0.0, np.maximum(exact, 0.0)))
+        return np.asarray(np.maximum(exact, 0.0))
 
     def matrix(self, decisions: npt.ArrayLike) -> Floats:
         """`[n, length, width]`: the constant cells repeated, the holes filled."""
@@ -191,11 +211,13 @@ class _Builder:
         self.types[row] = self.vocabulary.type_id(type_)
         column = 0
         if self.spec.implied:
-            column = 1
+            column = 1 + self.spec.fill
             if implied is not None and implied.terms:
                 self.forms.append((row, implied))
             elif implied is not None:
                 self.numbers[row, 0] = np.logaddexp2(0.0, implied.constant)
+                if self.spec.fill:
+                    self.numbers[row, 1] = lane_fill(implied.constant)
         seen = 0
         for arg in args:
             if isinstance(arg, str) and not self.spec.inline_names:
@@ -222,6 +244,9 @@ class _Builder:
     def template(self) -> Template:
         first = len(self.sources)
         implied = [(row, 0, first + k) for k, (row, _) in enumerate(self.forms)]
+        if self.spec.fill and self.spec.implied:
+            later = first + len(self.forms)
+            implied += [(row, 1, later + k) for k, (row, _) in enumerate(self.forms)]
         cells = np.array([*self.cells, *implied], dtype=np.int64).reshape(-1, 3)
         return Template(
             types=self.types,
@@ -238,6 +263,7 @@ class _Builder:
             n_rows=self.at,
             n_decisions=self.bones.n_decisions,
             log=self.spec.log,
+            fill=self.spec.fill and self.spec.implied,
         )
 
 
@@ -255,7 +281,7 @@ def fit_spec(
     return MatrixSpec(
         length=length + context,
         names=min(names, 4),
-        numbers=min(numbers + 1, max_numbers),
+        numbers=min(numbers + 2, max_numbers),
         context=context,
     )
 

@@ -38,6 +38,8 @@ class TrunkConfig:
     """Residual blocks after the rows are summed."""
     context_tokens: int = 4
     dropout: float = 0.1
+    noise: float = 0.0
+    """Spread of noise on the numbers in training: neighbours should score alike."""
     mask: bool = True
     """Padding takes no part; without it (as published) it attends and is summed."""
     positions: bool = True
@@ -51,13 +53,18 @@ class TrunkConfig:
             raise ValueError(f"width must be a multiple of heads, got {self.width}, {self.heads}")
 
 
-def spread(per_sketch: Tensor, sketch_N: Tensor) -> Tensor:
-    """`per_sketch[sketch_N]` whose gradient is a segment sum, many times faster than indexing's."""
+def spread(per_sketch: Tensor, sketch_N: Tensor, training: bool) -> Tensor:
+    """`per_sketch[sketch_N]`; in training as a product, whose gradient needs no sorting."""
     if len(per_sketch) == 1:
         return per_sketch.expand(len(sketch_N), *per_sketch.shape[1:])
-    gathered: Tensor = F.embedding(sketch_N, per_sketch.flatten(1))
-    spread_out: Tensor = gathered.view(-1, *per_sketch.shape[1:])
-    return spread_out
+    flat = per_sketch.flatten(1)
+    if training:
+        known = torch.arange(len(flat), device=flat.device)
+        chosen = (sketch_N[:, None] == known).to(flat.dtype) @ flat
+    else:
+        chosen = flat[sketch_N]
+    out: Tensor = chosen.view(-1, *per_sketch.shape[1:])
+    return out
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, allowed_NK: Tensor | None) -> Tensor:
@@ -83,6 +90,7 @@ class RowEncoder(nn.Module):
         self.tokens = nn.Embedding(WHOLE_TOKENS, width) if config.whole else None
         self.mix = nn.Sequential(nn.GELU(), nn.Linear(width, width), nn.GELU())
         self.out = nn.Linear(width, width)
+        self.noise = config.noise
         for table in (self.types, self.names, self.positions):
             if table is not None:
                 nn.init.normal_(table.weight, std=0.5)
@@ -97,6 +105,8 @@ class RowEncoder(nn.Module):
         return embedded
 
     def forward(self, constant: Tensor, numbers: Tensor) -> Tensor:
+        if self.noise and self.training:
+            numbers = numbers + self.noise * torch.randn_like(numbers) * (numbers != 0)
         if self.tokens is not None:
             constant = constant + self.tokens(self._whole(numbers))
             numbers = numbers * 0.0
@@ -203,9 +213,9 @@ class LiveTrunk(nn.Module):
         )
         real = s.has_live_SR[batch.sketch_N]
         context = self.context(batch)
-        first = self.rows(spread(constant_SRD, batch.sketch_N), live_numbers(batch))
+        first = self.rows(spread(constant_SRD, batch.sketch_N, self.training), live_numbers(batch))
         allowed = F.pad(real, (0, context.shape[1]), value=True)
-        context_N = spread(context, batch.sketch_N)
+        context_N = spread(context, batch.sketch_N, self.training)
         x = first
         for layer in self.layers:
             x = layer(x, context_N, allowed)
@@ -234,7 +244,7 @@ class AllTrunk(nn.Module):
         s = batch.sketches
         positions = torch.arange(s.types_SL.shape[1], device=s.types_SL.device)
         constant = self.rows.constant(s.types_SL, s.names_SLK, positions)
-        x = self.rows(spread(constant, batch.sketch_N), all_numbers(batch))
+        x = self.rows(spread(constant, batch.sketch_N, self.training), all_numbers(batch))
         real = s.real_SL[batch.sketch_N]
         if self.lstm is not None:
             last = real.sum(1).clamp(min=1) - 1

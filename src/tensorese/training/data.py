@@ -136,7 +136,9 @@ def _gather(stores: Sequence[Store], platforms: Sequence[str], split: Split) -> 
 
     tables = [store.table(_COLUMNS, split=split).select(_COLUMNS) for store in stores]
     table = pa.concat_tables(tables)
-    table = table.filter(pc.is_in(table["platform"], value_set=pa.array(list(platforms), pa.string())))
+    table = table.filter(
+        pc.is_in(table["platform"], value_set=pa.array(list(platforms), pa.string()))
+    )
     table = table.combine_chunks()
     columns: dict[str, Any] = {}
     for name in _COLUMNS[:-2]:
@@ -232,7 +234,7 @@ def _digest(ids: Any, latency: Any, failed: Any) -> str:
 def encode_programs(programs: ProgramSet, encoder: Encoder) -> Encoded:
     before = dict(encoder.vocabulary.strangers)
     templates = tuple(encoder.encode(pair.bones, pair.context) for pair in programs.pairs)
-    n_values = max(len(t.sources) + len(t.forms) for t in templates)
+    n_values = max(t.n_values for t in templates)
     values = np.zeros((len(programs), max(n_values, 1)), dtype=np.float32)
     for template, members, decisions in zip(
         templates, programs.members, programs.decisions, strict=True

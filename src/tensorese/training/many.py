@@ -61,12 +61,19 @@ class ManyTrainer:
         self.per_epoch = max(groups.per_epoch for groups in self.groups)
         self.steps = config.epochs * self.per_epoch
         self.average = {k: v.detach().clone() for k, v in self.params.items()}
+        graphed = self.device.type == "cuda"
+        # The rate and the share of the running mean are tensors: a captured step reads them.
+        self.rate = torch.tensor(config.lr, device=self.device)
+        self.share = torch.tensor(1.0, device=self.device)
         self.optimizer = torch.optim.AdamW(
             list(self.params.values()),
-            lr=config.lr,
+            lr=self.rate if graphed else config.lr,
             weight_decay=config.weight_decay,
-            fused=self.device.type == "cuda",
+            fused=graphed,
+            capturable=graphed,
         )
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._static: Tensor | None = None
 
     def fit(self) -> None:
         torch.manual_seed(self.config.seed)
@@ -74,25 +81,60 @@ class ManyTrainer:
         for epoch in range(self.config.epochs):
             drawn = [_stretch(groups.epoch(epoch), self.per_epoch) for groups in self.groups]
             batches = torch.from_numpy(np.stack(drawn, axis=1)).to(self.device)  # [B, M, G, N]
+            if step == 0 and self.device.type == "cuda":
+                self._capture(batches[0])
             for index_MGN in batches:
                 self._advance(index_MGN, step)
                 step += 1
 
+    def _capture(self, index_MGN: Tensor) -> None:
+        """Hundreds of small kernels a step: launched one by one they cost more than they do."""
+        self._static = index_MGN.clone()
+        self.rate.zero_()
+        self.share.zero_()
+        aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(3):  # at rate 0: weights stay as they are
+                self._work(self._static)
+        torch.cuda.current_stream().wait_stream(aside)
+        self.optimizer.zero_grad(set_to_none=True)
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                self._work(self._static)
+        except RuntimeError as error:
+            print(f"not captured, steps run one by one: {error}", flush=True)
+            return
+        self._graph = graph
+
     def _advance(self, index_MGN: Tensor, step: int) -> None:
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.config, step, self.steps)
+        rate = learning_rate(self.config, step, self.steps)
+        self.rate.fill_(rate)
+        self.share.fill_(1.0 - min(self.config.average, (step + 1) / (step + 11.0)))
+        if self._graph is not None and self._static is not None:
+            self._static.copy_(index_MGN)
+            self._graph.replay()
+            return
+        if self.device.type != "cuda":
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
+        self._work(index_MGN)
+
+    def _work(self, index_MGN: Tensor) -> None:
+        """One step of every model, with nothing that waits for the device."""
+        self.optimizer.zero_grad(set_to_none=True)
         loss_M = vmap(self._loss, randomness="different")(
             self.params, index_MGN, self.labels.label, self.labels.valid, self.labels.failed
         )
-        self.optimizer.zero_grad(set_to_none=True)
         loss_M.sum().backward()  # type: ignore[no-untyped-call]
         self._clip()
         self.optimizer.step()
-        memory = min(self.config.average, (step + 1) / (step + 11.0))
         with torch.no_grad():
-            torch._foreach_lerp_(
-                list(self.average.values()), [p.detach() for p in self.params.values()], 1 - memory
-            )
+            kept = list(self.average.values())
+            moved = torch._foreach_sub([p.detach() for p in self.params.values()], kept)
+            torch._foreach_mul_(moved, self.share)
+            torch._foreach_add_(kept, moved)
 
     def _loss(
         self, params: dict[str, Tensor], index: Tensor, label: Tensor, valid: Tensor, failed: Tensor
