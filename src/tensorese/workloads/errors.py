@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from tensorese.errors import TensoreseError
 
 
 class ModelError(TensoreseError):
     """A model that is none, that cannot be read safely, or that TVM cannot take."""
+
+
+def first_line(error: Exception) -> str:
+    """What a foreign error says, in one line; TVM spells whole operator records out."""
+    text = re.sub(r'ir\.Op\(.*?name="([^"]+)".*?support_level=\d+\)', r"\1", str(error), flags=re.S)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0][:200] if lines else type(error).__name__

@@ -13,7 +13,7 @@ import numpy as np
 
 from tensorese.records.nouns import TensorSpec
 from tensorese.tvm_env import import_tvm
-from tensorese.workloads.errors import ModelError
+from tensorese.workloads.errors import ModelError, first_line
 from tensorese.workloads.network import Array, Input, Network, Reference
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -59,7 +59,8 @@ def _inputs(onnx: Any, model: Any, shapes: dict[str, Any], path: Path) -> tuple[
     if "" in shapes:
         if len(values) != 1:
             names = ", ".join(value.name for value in values)
-            raise ModelError(f"{path} has inputs {names}: name the shape, e.g. @{names[0]}=1x128")
+            example = f"@{values[0].name}=1x128" if values else ""
+            raise ModelError(f"{path} has inputs {names}: name the shape's input, e.g. {example}")
         shapes[values[0].name] = shapes.pop("")
     unknown = shapes.keys() - {value.name for value in values}
     if unknown:
@@ -107,9 +108,7 @@ def _reference(onnx: Any, model: Any, inputs: tuple[Input, ...]) -> Reference:
 
 
 def _explain(path: Path, error: Exception) -> str:
-    text = str(error).strip()
-    missing = re.search(r"not supported for frontend ONNX: (.*)", text)
+    missing = re.search(r"not supported for frontend ONNX: (.*)", str(error))
     if missing:
         return f"TVM's ONNX front end has no operator {missing.group(1).strip()}, in {path}"
-    line = (text.splitlines() or [type(error).__name__])[0][:200]
-    return f"TVM's ONNX front end could not take {path}: {line}"
+    return f"TVM's ONNX front end could not take {path}: {first_line(error)}"

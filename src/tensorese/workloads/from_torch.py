@@ -9,7 +9,7 @@ from typing import Any
 
 from tensorese.records.nouns import TensorSpec
 from tensorese.tvm_env import import_tvm
-from tensorese.workloads.errors import ModelError
+from tensorese.workloads.errors import ModelError, first_line
 from tensorese.workloads.network import Array, Input, Network
 
 
@@ -83,5 +83,4 @@ def _explain(name: str, error: Exception) -> str:
     if unsupported:
         operators = ", ".join(re.findall(r"'([^']+)'", unsupported.group(1)))
         return f"TVM's torch front end has no operator {operators}, which {name} uses"
-    line = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-    return f"TVM's torch front end could not take {name}: {line}"
+    return f"TVM's torch front end could not take {name}: {first_line(error)}"

@@ -14,7 +14,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from tensorese.workloads.errors import ModelError
+from tensorese.workloads.errors import ModelError, first_line
 
 PICKLE_REFUSED = (
     "holds a pickle (torch.save), which runs code when read and is never loaded; "
@@ -41,7 +41,7 @@ def load(path: Path) -> Any:
         try:
             return torch.export.load(file)
         except Exception as error:
-            line = (str(error).splitlines() or [""])[0][:200]
+            line = first_line(error)
             raise ModelError(
                 f"{path} is no torch.export archive this torch reads: {line}"
             ) from None
