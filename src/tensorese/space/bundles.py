@@ -35,7 +35,8 @@ class Groups:
     def pick(self, groups: Ints, rng: np.random.Generator) -> Ints:
         """One row of the table out of each of the groups named."""
         within = (rng.random(len(groups)) * self.sizes[groups]).astype(np.int64)
-        return self.tile.table[self.order[self.starts[groups] + within]]
+        rows: Ints = self.tile.table[self.order[self.starts[groups] + within]]
+        return rows
 
 
 @dataclass(frozen=True, kw_only=True)
