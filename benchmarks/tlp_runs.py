@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -56,6 +57,9 @@ class Job:
     """Share of every task's training records that is kept (data size)."""
     steps: int = 0
     """At least so many steps: more epochs where labels are few."""
+    members: int = 1
+    """Networks in one model: their mean less `doubt` times their disagreement is the score."""
+    doubt: float = 0.0
     fine_tune: bool = False
     """First the helpers without the target, then the target alone from there."""
 
@@ -149,8 +153,9 @@ def run_job(job: Job, data: Path, device: str) -> list[dict[str, Any]]:
             cut = thin_out(programs, tasks, job.share, seed)
             if job.labels:
                 cut = keep_labels(cut, job.platforms[0], tasks, job.labels, seed=seed)
-            runs.append((cut, tasks, seed))
-            tests.append((fold, seed, held))
+            for member in range(job.members):
+                runs.append((cut, tasks, seed * job.members + member))
+                tests.append((fold, seed, held))
 
     train = _long_enough(train, runs[0], job.steps)
 
@@ -176,15 +181,16 @@ def run_job(job: Job, data: Path, device: str) -> list[dict[str, Any]]:
         for fold in job.folds:
             mine = [k for k, (f, _, _) in enumerate(tests) if f == fold]
             held = tests[mine[0]][2]
-            for k in mine:
-                where = {"system": job.system, "platform": platform, "fold": fold}
-                figures = judge_one(programs, platform, held, _mean_score(score, [k]))
-                rows.append({**common, **where, "seed": tests[k][1], **figures})
-            for seed, doubt in enumerate(DOUBTS if len(mine) > 1 else (), 1):
+            for seed in job.seeds:
+                group = [k for k in mine if tests[k][1] == seed]
+                where = {"system": job.system, "platform": platform, "fold": fold, "seed": seed}
+                asked = _mean_score(score, group, job.doubt)
+                rows.append({**common, **where, **judge_one(programs, platform, held, asked)})
+            for seed, doubt in enumerate(DOUBTS if job.table == "sweep" else (), 1):
                 name = f"{job.system} x{len(mine)}" + (f" doubt {doubt:g}" if doubt else "")
                 where = {"system": name, "platform": platform, "fold": fold, "seed": -seed}
-                figures = judge_one(programs, platform, held, _mean_score(score, mine, doubt))
-                rows.append({**common, **where, **figures})
+                asked = _mean_score(score, mine, doubt)
+                rows.append({**common, **where, **judge_one(programs, platform, held, asked)})
     return rows
 
 
@@ -239,13 +245,14 @@ def _train(
     size = sum(p.numel() for p in build(0).parameters())
     if job.trunk.get("backbone") == "lstm":
         return _train_singly(build, encoded, runs, train, device, size)
-    many = ManyTrainer(build, encoded, _helpers(job, runs), train, device)
+    graph = "TLP_NO_GRAPH" not in os.environ
+    many = ManyTrainer(build, encoded, _helpers(job, runs), train, device, graph=graph)
     many.fit()
     steps = many.steps
     if job.fine_tune:
         start = [many.weights(k) for k in range(len(runs))]
         later = replace(train, lr=train.lr * 0.3)
-        many = ManyTrainer(build, encoded, _targets(runs), later, device, start)
+        many = ManyTrainer(build, encoded, _targets(runs), later, device, start, graph)
         many.fit()
         steps += many.steps
 

@@ -14,16 +14,18 @@ from tlp_runs import PLATFORMS, Job
 
 ANSOR = PLATFORMS[:3]
 BASE: dict[str, Any] = {
-    "trunk": {"width": 128, "layers": 1, "dropout": 0.1},
+    "trunk": {"width": 64, "feed": 0, "layers": 1, "dropout": 0.1},
     "train": {"epochs": 25, "loss": "both", "lr": 1e-3, "weight_decay": 1e-2},
     "groups": {"size": 64, "per_batch": 16},
 }
 FROZEN = Path(__file__).resolve().parent / "tlp_frozen.json"
 MTL_EPOCHS = 8
+MEMBERS = 4
 
 
 def thaw(path: Path = FROZEN) -> None:
     """From here on `BASE` is the frozen configuration, if there is one."""
+    BASE["members"] = MEMBERS
     if path.exists():
         BASE.clear()
         BASE.update(json.loads(path.read_text())["settings"])
@@ -35,7 +37,7 @@ def _mtl() -> dict[str, Any]:
 
 
 def _with(**changes: dict[str, Any]) -> dict[str, Any]:
-    merged = {key: dict(value) for key, value in BASE.items()}
+    merged = {k: dict(v) if isinstance(v, dict) else v for k, v in BASE.items()}
     for key, value in changes.items():
         merged[key] = {**merged.get(key, {}), **value}
     return merged
@@ -68,14 +70,13 @@ def variants() -> dict[str, dict[str, Any]]:
     """One change at a time from `BASE`."""
     return {
         "base": _with(),
-        "small": _with(trunk={"width": 64, "feed": 0}),
         "noise 0.3": _with(trunk={"noise": 0.3}),
         "no context": _with(spec={"context": False}),
-        "mtl base": _mtl(),
         "groups of 128": _with(groups={"size": 128, "per_batch": 8}),
         "mse 30": _with(train={"mse_weight": 30.0}),
-        "lr 3e-3": _with(train={"lr": 3e-3}),
+        "mtl base": _mtl(),
         "weight decay 0.1": _with(train={"weight_decay": 0.1}),
+        "wide": _with(trunk={"width": 128, "feed": 2}),
     }
 
 
@@ -113,6 +114,7 @@ PAPER: dict[str, Any] = {
 def ablation() -> list[Job]:
     """V100, fold 0, 3 seeds: from the published preset to ours, then one change at a time."""
     grouped = {"groups": BASE["groups"]}
+    alone = {"members": 1, "doubt": 0.0}
     logs = {"implied": False, "context": False}
     plain = {**BASE["trunk"], "style": "all", "mask": False, "positions": False, "dropout": 0.0}
     old = {**PAPER["train"], "bf16": None}
@@ -140,9 +142,13 @@ def ablation() -> list[Job]:
             "train": rank,
             **grouped,
         },
-        "7 + shapes of the task": _with(trunk={"style": "all"}, train={"loss": "rank"}),
-        "8 + squared error": _with(trunk={"style": "all"}),
-        "9 + live rows (ours)": _with(),
+        "7 + shapes of the task": {
+            **_with(trunk={"style": "all"}, train={"loss": "rank"}),
+            **alone,
+        },
+        "8 + squared error": {**_with(trunk={"style": "all"}), **alone},
+        "9 + live rows": {**_with(), **alone},
+        "10 + four networks (ours)": _with(),
     }
     singles: dict[str, dict[str, Any]] = {
         "loss: attention, rank": _with(trunk={"style": "all"}, train={"loss": "rank"}),
@@ -159,6 +165,7 @@ def ablation() -> list[Job]:
         "crop: 12 numbers": _with(spec={"numbers": 12}),
         "crop: 20 rows": _with(spec={"length": 20}),
         "crop: 30 rows": _with(spec={"length": 30}),
+        "no doubt": {**_with(), "doubt": 0.0},
         "whole primitives": _with(trunk={"style": "all", "whole": True}),
         "no failed class": _with(train={"failed_weight": 0.0}),
         "no running mean": _with(train={"average": 0.0}),

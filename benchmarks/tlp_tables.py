@@ -92,21 +92,31 @@ def _line(job: Job, rows: list[dict[str, Any]], error: str) -> str:
 
 
 def freeze(args: argparse.Namespace) -> None:
-    """The variant with the best mean of top-1 and top-5 over the sweep's platforms, folds 0-2."""
+    """The variant and doubt with the best mean of top-1, top-5 and the steady figure.
+
+    Means over tasks, then over the sweep's platforms; folds 0-2; four networks together.
+    """
     rows = [r for r in read_rows([args.out, *args.rows]) if r["table"] == "sweep"]
     found: dict[str, dict[str, list[float]]] = {}
     for row in rows:
-        if row["seed"] >= 0 and row["system"] in variants():
+        if row["seed"] < 0 and not row["system"].startswith("mtl"):
             for f in row["tasks"].values():
                 mine = found.setdefault(row["system"], {}).setdefault(row["platform"], [])
-                mine.append((f[1] / f[2] + f[1] / f[3]) / 2)
+                mine.append((f[1] / f[2] + f[1] / f[3] + f[8]) / 3)
+    most = max(map(len, found.values()))
     means = {
         name: sum(sum(v) / len(v) for v in where.values()) / len(where)
         for name, where in found.items()
-        if len(where) == max(map(len, found.values()))
+        if len(where) == most
     }
-    best = max(means, key=lambda name: means[name])
-    frozen = {"chosen": best, "folds": [0, 1, 2], "settings": variants()[best], "means": means}
+    best = max((n for n in means if not n.startswith("wide")), key=lambda name: means[name])
+    variant, _, doubt = best.partition(" x4")
+    settings = {
+        **variants()[variant],
+        "members": 4,
+        "doubt": float(doubt.split()[-1]) if doubt else 0.0,
+    }
+    frozen = {"chosen": best, "folds": [0, 1, 2], "settings": settings, "means": means}
     args.frozen.write_text(json.dumps(frozen, indent=1) + "\n")
     for name, value in sorted(means.items(), key=lambda item: -item[1]):
         print(f"{value:.4f} {name}")

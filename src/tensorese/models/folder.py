@@ -63,6 +63,8 @@ def save_model(folder: str | os.PathLike[str], model: TLP, card: Card) -> Path:
         "platforms": list(model.platforms),
         "trunk": asdict(model.config.trunk),
         "matrix": asdict(model.config.spec),
+        "members": model.config.members,
+        "doubt": model.config.doubt,
         "vocabulary": {"version": vocabulary.version, "hash": vocabulary.hash},
         "weights_sha256": hashlib.sha256((path / WEIGHTS).read_bytes()).hexdigest(),
         "card": asdict(card),
@@ -102,7 +104,12 @@ def load_model(folder: str | os.PathLike[str], *, device: str = "cpu") -> SavedM
     weights = _read_weights(path, config)
     try:
         spec = MatrixSpec(**config["matrix"])
-        shape = TLPConfig(trunk=TrunkConfig(**config["trunk"]), spec=spec)
+        shape = TLPConfig(
+            trunk=TrunkConfig(**config["trunk"]),
+            spec=spec,
+            members=config["members"],
+            doubt=config["doubt"],
+        )
         model = KINDS[config["kind"]](shape, tuple(config["platforms"]))
         model.load_state_dict(weights)
         fields = {**config["card"], "training_workloads": ()}

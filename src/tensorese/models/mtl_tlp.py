@@ -8,23 +8,21 @@ from __future__ import annotations
 import copy
 from typing import ClassVar
 
-from torch import nn
-
-from tensorese.models.tlp import TLP, ModelError, make_head
+from tensorese.models.tlp import TLP, Member, ModelError, make_head
 
 
 class MTLTLP(TLP):
     kind: ClassVar[str] = "mtl-tlp"
 
-    def add_head(self, platform: str, *, like: str | None = None) -> nn.Module:
+    def add_head(self, platform: str, *, like: str | None = None) -> None:
         """A fresh head, or a copy of the head of the platform it is `like`."""
         if platform in self.platforms:
             raise ModelError(f"each platform has one head, but {platform!r} has one already")
-        if like is None:
-            head = make_head(self.config.trunk)
-        else:
-            head = copy.deepcopy(self.heads[self.head_index(like)])
+        place = None if like is None else self.head_index(like)
         device = next(self.parameters()).device
-        self.heads.append(head.to(device))
+        for member in self.members:
+            assert isinstance(member, Member)
+            old = None if place is None else member.heads[place]
+            head = make_head(self.config.trunk) if old is None else copy.deepcopy(old)
+            member.heads.append(head.to(device))
         self.platforms = (*self.platforms, platform)
-        return head

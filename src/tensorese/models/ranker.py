@@ -12,7 +12,7 @@ import torch
 from tensorese.language import Encoder, Template
 from tensorese.models.batch import ProgramBatch, SketchTensors, stack_templates
 from tensorese.models.context import context_of
-from tensorese.models.tlp import TLP, final_score
+from tensorese.models.tlp import TLP
 from tensorese.records.nouns import Sketch, Workload
 
 CHUNK = 1024
@@ -69,7 +69,8 @@ class TLPRanker:
             for piece in torch.split(values, CHUNK if self.device.type == "cpu" else 65536):
                 nobody = torch.zeros(len(piece), dtype=torch.int64, device=self.device)
                 batch = ProgramBatch(sketches=sketches, sketch_N=nobody, values_NV=piece)
-                parts.append(final_score(self.model(batch)[:, head].float()))
+                outputs = self.model(batch)[:, head].float()
+                parts.append(self.model.score(outputs))
         if not parts:
             return np.zeros(0, dtype=np.float32)
         return torch.cat(parts).cpu().numpy()

@@ -27,6 +27,10 @@ class ModelError(TensoreseError):
 class TLPConfig:
     trunk: TrunkConfig = field(default_factory=TrunkConfig)
     spec: MatrixSpec = field(default_factory=MatrixSpec)
+    members: int = 1
+    """Networks of this trunk in one model, started apart, trained side by side."""
+    doubt: float = 0.0
+    """The score is the members' mean less so many times their disagreement."""
 
 
 def default_config(spec: MatrixSpec, **changes: object) -> TLPConfig:
@@ -60,8 +64,23 @@ def make_head(config: TrunkConfig) -> nn.Module:
     )
 
 
+class Member(nn.Module):
+    """One trunk and its heads: `[N, heads, 2]`."""
+
+    def __init__(self, config: TLPConfig, platforms: tuple[str, ...]) -> None:
+        super().__init__()
+        self.per_position = config.trunk.style == "paper"
+        self.trunk = make_trunk(config.trunk, config.spec)
+        self.heads = nn.ModuleList(make_head(config.trunk) for _ in platforms)
+
+    def forward(self, batch: ProgramBatch) -> Tensor:
+        x = self.trunk(batch)
+        out = torch.stack([head(x) for head in self.heads], dim=-2)
+        return out.sum(1) if self.per_position else out
+
+
 class TLP(nn.Module):
-    """`forward` gives `[N, heads, 2]`; a plain TLP has one head."""
+    """`forward` gives `[N, heads, 2 * members]`; a plain TLP has one head."""
 
     kind: ClassVar[str] = "tlp"
 
@@ -73,13 +92,17 @@ class TLP(nn.Module):
             )
         self.config = config
         self.platforms = platforms
-        self.trunk = make_trunk(config.trunk, config.spec)
-        self.heads = nn.ModuleList(make_head(config.trunk) for _ in platforms)
+        self.members = nn.ModuleList(Member(config, platforms) for _ in range(config.members))
 
     def forward(self, batch: ProgramBatch) -> Tensor:
-        x = self.trunk(batch)
-        out = torch.stack([head(x) for head in self.heads], dim=-2)
-        return out.sum(1) if self.config.trunk.style == "paper" else out
+        return torch.cat([member(batch) for member in self.members], dim=-1)
+
+    def score(self, outputs: Tensor) -> Tensor:
+        """`[N, heads]`: the rank score, lowered where a failure is likely or members disagree."""
+        each = outputs[..., 0::2] + F.logsigmoid(3.0 - outputs[..., 1::2])
+        if self.config.members == 1:
+            return each[..., 0]
+        return each.mean(-1) - self.config.doubt * each.std(-1, correction=0)
 
     def head_index(self, platform: str) -> int:
         if platform not in self.platforms:
@@ -88,8 +111,3 @@ class TLP(nn.Module):
                 f"{did_you_mean(platform, self.platforms)}; name one of them or add a head"
             )
         return self.platforms.index(platform)
-
-
-def final_score(outputs: Tensor) -> Tensor:
-    """Rank score, lowered where the model expects a failure. Bounded use of the class logit."""
-    return outputs[..., 0] + F.logsigmoid(3.0 - outputs[..., 1])

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.func import functional_call, stack_module_state, vmap
 
 from tensorese.models.batch import ProgramBatch
-from tensorese.models.tlp import TLP, final_score
+from tensorese.models.tlp import TLP
 from tensorese.training.data import Encoded, ProgramSet
 from tensorese.training.groups import Groups
 from tensorese.training.trainer import (
@@ -41,8 +41,10 @@ class ManyTrainer:
         config: TrainConfig,
         device: str | torch.device,
         start: Sequence[dict[str, Tensor]] | None = None,
+        graph: bool = True,
     ) -> None:
         self.config = config
+        self.graph = graph
         self.device = torch.device(device)
         self.bf16 = self.device.type == "cuda" if config.bf16 is None else config.bf16
         models = [build(seed).to(self.device) for _, _, seed in runs]
@@ -81,7 +83,7 @@ class ManyTrainer:
         for epoch in range(self.config.epochs):
             drawn = [_stretch(groups.epoch(epoch), self.per_epoch) for groups in self.groups]
             batches = torch.from_numpy(np.stack(drawn, axis=1)).to(self.device)  # [B, M, G, N]
-            if step == 0 and self.device.type == "cuda":
+            if step == 0 and self.graph and self.device.type == "cuda":
                 self._capture(batches[0])
             for index_MGN in batches:
                 self._advance(index_MGN, step)
@@ -172,7 +174,7 @@ class ManyTrainer:
                 out: Any = functional_call(
                     self.skeleton, weights, (self.batch.select(piece).compact(),)
                 )
-                parts.append(final_score(out.float()).cpu())
+                parts.append(self.skeleton.score(out.float()).cpu())
         self.skeleton.train()
         return torch.cat(parts)
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from tensorese.models.batch import ProgramBatch, stack_templates
-from tensorese.models.tlp import TLP, final_score
+from tensorese.models.tlp import TLP
 from tensorese.training import losses
 from tensorese.training.checkpoint import load_checkpoint, save_checkpoint
 from tensorese.training.data import DataError, Encoded, ProgramSet
@@ -79,23 +79,22 @@ def make_labels(programs: ProgramSet, tasks: Sequence[int]) -> Labels:
     )
 
 
-def total_loss(
-    outputs_GNP2: Tensor, labels: Labels, present_GN: Tensor, config: TrainConfig
-) -> Tensor:
-    """Sum over platforms; a platform without labels in the batch adds nothing."""
-    total = outputs_GNP2.sum() * 0.0
-    for head in range(outputs_GNP2.shape[2]):
-        score, logit = outputs_GNP2[:, :, head, 0], outputs_GNP2[:, :, head, 1]
+def total_loss(outputs: Tensor, labels: Labels, present_GN: Tensor, config: TrainConfig) -> Tensor:
+    """Sum over platforms and members of `[G, N, P, 2 * members]`; no labels, nothing added."""
+    total = outputs.sum() * 0.0
+    for head in range(outputs.shape[2]):
         valid = labels.valid[:, :, head] & present_GN
+        failed = labels.failed[:, :, head] & present_GN
         label = labels.label[:, :, head]
-        if config.loss in ("rank", "both"):
-            total = total + losses.lambda_rank(score, label, valid)
-        if config.loss in ("mse", "both"):
-            total = total + config.mse_weight * losses.squared_error(score, label, valid)
-        if config.failed_weight:
-            failed = labels.failed[:, :, head] & present_GN
-            fails = losses.failure_loss(logit, failed, valid | failed)
-            total = total + config.failed_weight * fails
+        for member in range(0, outputs.shape[3], 2):
+            score, logit = outputs[:, :, head, member], outputs[:, :, head, member + 1]
+            if config.loss in ("rank", "both"):
+                total = total + losses.lambda_rank(score, label, valid)
+            if config.loss in ("mse", "both"):
+                total = total + config.mse_weight * losses.squared_error(score, label, valid)
+            if config.failed_weight:
+                fails = losses.failure_loss(logit, failed, valid | failed)
+                total = total + config.failed_weight * fails
     return total
 
 
@@ -117,7 +116,7 @@ def as_batch(encoded: Encoded) -> ProgramBatch:
 
 
 def predict(
-    model: nn.Module, batch: ProgramBatch, index: Tensor, *, chunk: int = 8192, bf16: bool = False
+    model: TLP, batch: ProgramBatch, index: Tensor, *, chunk: int = 8192, bf16: bool = False
 ) -> Tensor:
     """Scores `[len(index), platforms]` in float32."""
     model.eval()
@@ -125,7 +124,7 @@ def predict(
     parts = []
     with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
         for piece in torch.split(index, chunk):
-            parts.append(final_score(model(batch.select(piece).compact()).float()))
+            parts.append(model.score(model(batch.select(piece).compact()).float()))
     return torch.cat(parts) if parts else torch.zeros(0, 1)
 
 
