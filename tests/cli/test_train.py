@@ -17,7 +17,8 @@ from tensorese.training.synthetic import synthetic_measurements
 
 pytestmark = pytest.mark.null
 
-QUICK = ["--set", "width=16", "--set", "heads=2", "--set", "epochs=2", "--device", "cpu"]
+QUICK = ["--set", "width=16", "--set", "heads=2", "--set", "epochs=2", "--set", "members=1"]
+QUICK += ["--device", "cpu"]
 
 
 def _store(folder: Path, **what: Any) -> Path:

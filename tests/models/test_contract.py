@@ -82,6 +82,16 @@ def test_decisions_change_the_score(name: str, toy: ProgramSet) -> None:
     assert scores[:, 0].unique().numel() > 20
 
 
+def test_members_are_averaged_less_their_disagreement(toy: ProgramSet) -> None:
+    config = replace(_config("live", toy), members=3, doubt=2.0)
+    model, batch = _model(config), _batch(config, toy)
+    with torch.inference_mode():
+        each = torch.stack([m(batch.select(torch.arange(9))) for m in model.members])
+    scores = each[..., 0] + torch.nn.functional.logsigmoid(3 - each[..., 1])
+    want = scores.mean(0) - 2.0 * scores.std(0, correction=0)
+    torch.testing.assert_close(predict(model, batch, torch.arange(9)), want, rtol=1e-4, atol=1e-4)
+
+
 def test_unused_sketches_change_nothing(toy: ProgramSet) -> None:
     config = _config("live", toy)
     model, batch = _model(config), _batch(config, toy)

@@ -20,7 +20,8 @@ pytestmark = pytest.mark.null
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     torch.manual_seed(0)
-    model = MTLTLP(TLPConfig(trunk=TrunkConfig(width=16, heads=2)), ("a", "b"))
+    config = TLPConfig(trunk=TrunkConfig(width=16, heads=2), members=2, doubt=1.0)
+    model = MTLTLP(config, ("a", "b"))
     card = Card(command="train", training_workloads=("w1", "w2"), metrics={"top1": 0.5})
     return save_model(tmp_path / "model", model, card)
 
@@ -34,6 +35,7 @@ def test_round_trip(saved: Path) -> None:
     first, second = load_model(saved), load_model(saved)
     assert first.model.platforms == ("a", "b")
     assert first.model.kind == "mtl-tlp"
+    assert (first.model.config.members, first.model.config.doubt) == (2, 1.0)
     assert first.card.training_workloads == ("w1", "w2")
     for one, two in zip(first.model.parameters(), second.model.parameters(), strict=True):
         torch.testing.assert_close(one, two)

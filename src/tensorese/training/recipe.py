@@ -27,6 +27,8 @@ from tensorese.training.groups import GroupConfig
 from tensorese.training.trainer import Progress, TrainConfig, Trainer, predict
 
 SPLITS = {"by-workload": by_workload, "by-operator": by_operator}
+MEMBERS = 4
+DOUBT = 1.0
 VALIDATION_SHARE = 8
 """One in this many training workloads validates."""
 
@@ -39,6 +41,8 @@ class Recipe:
     fold: int = 0
     """The fold of five that is held out for `tensorese eval`; -1 trains on everything."""
     preset: str = "default"
+    members: int = MEMBERS
+    doubt: float = DOUBT
     trunk: TrunkConfig = dataclasses.field(default_factory=TrunkConfig)
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
 
@@ -46,7 +50,9 @@ class Recipe:
 def apply_settings(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
     """`--set key=value`, the key being a field of the trunk, the training or its groups."""
     for key, text in settings.items():
-        if key in _names(TrunkConfig):
+        if key in ("members", "doubt"):
+            recipe = _set(recipe, key, text)
+        elif key in _names(TrunkConfig):
             recipe = replace(recipe, trunk=_set(recipe.trunk, key, text))
         elif key in _names(GroupConfig):
             groups = _set(recipe.train.groups, key, text)
@@ -55,6 +61,7 @@ def apply_settings(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
             recipe = replace(recipe, train=_set(recipe.train, key, text))
         else:
             known = sorted({*_names(TrunkConfig), *_names(GroupConfig), *_names(TrainConfig)})
+            known = ["doubt", "members", *known]
             raise DataError(
                 f"--set takes a known setting, but got {key!r}{did_you_mean(key, known)}; "
                 f"known: {', '.join(k for k in known if k != 'groups')}"
@@ -159,7 +166,12 @@ def build_model(recipe: Recipe, programs: ProgramSet) -> TLP:
     if recipe.preset == "paper":
         config = paper_config("cpu" if _is_cpu(programs) else "gpu", recipe.trunk.backbone)
     else:
-        config = TLPConfig(trunk=recipe.trunk, spec=programs.spec())
+        config = TLPConfig(
+            trunk=recipe.trunk,
+            spec=programs.spec(),
+            members=recipe.members,
+            doubt=recipe.doubt,
+        )
     return KINDS[recipe.kind](config, platforms)
 
 
