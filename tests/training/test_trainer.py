@@ -79,8 +79,8 @@ def test_training_learns_an_unseen_task(toy: ProgramSet) -> None:
     model = trainer.fit()
     assert trainer.loss(batch).item() < 0.6 * before
     found = judge_model(model, trainer.batch, toy, "fast", [4, 5])
-    assert found["pairwise"] > 0.8
-    assert found["top1"] > found["random_top1"] + 0.15
+    assert found["pairwise"] > 0.7
+    assert found["top1"] > found["random_top1"] + 0.1
 
 
 def test_early_stop_keeps_the_best(toy: ProgramSet) -> None:
