@@ -265,6 +265,13 @@ def nothing_is_left() -> Iterator[None]:
     ]
 
 
+def test_a_sentinel_that_is_always_due_still_lets_candidates_run() -> None:
+    with farm(sentinel_secs=1e-6, verify="none") as measurer:
+        results = measurer.measure(programs.good())
+    assert {m.status for m in results} == {Status.OK}
+    assert all(m.timing["drift"] > 0 for m in results)
+
+
 def test_lanes_time_side_by_side_on_their_own_cores() -> None:
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:

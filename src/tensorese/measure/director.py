@@ -272,9 +272,10 @@ class Director:
         for worker in self._idle(self.run_role):
             if not self.built:
                 return
-            if worker.lane == 0 and self.sentinel.is_due:
+            if worker.lane == 0 and self.sentinel.is_due and not self.sentinel.ran_last:
                 worker.give(self.sentinel, self.sentinel.run_message(), self.config.run_timeout)
                 continue
+            self.sentinel.ran_last = False
             job = self._next_built()
             job.lane, job.co_runners = worker.lane, self._co_runners(worker)
             best = self.farm.best.get(job.workload_id, math.inf)
