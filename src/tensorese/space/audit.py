@@ -97,7 +97,8 @@ class _Stock:
         if not self.population or not self.mutators:
             return self.fresh()
         trace = self.population[int(self.rng.integers(len(self.population)))]
-        return self.mutators[int(self.rng.integers(len(self.mutators)))].apply(trace)
+        mutant = self.mutators[int(self.rng.integers(len(self.mutators)))].apply(trace)
+        return self.fresh() if mutant is None else mutant  # nothing there to mutate
 
     def start_from(self, rows: Any) -> None:
         for row in rows:
@@ -106,8 +107,6 @@ class _Stock:
 
     def keep(self, trace: Any, found: list[tuple[int, ...]]) -> None:
         """Replays; what passes joins the population and `found`."""
-        if trace is None:  # a mutator with nothing to mutate
-            return
         self.draws += 1
         schedule = self.tvm.s_tir.Schedule(self.space.referee.module, seed=self.draws)
         try:

@@ -18,7 +18,7 @@ from tensorese.space.replay import SCHEDULE_ERRORS, Referee
 from tensorese.space.slots import INLINE, ROOT, Location, Slot, Tile
 from tensorese.space.tiles import Ints
 
-PROBES = 8
+PROBES = 4
 MAX_OPEN_PARTS = 8  # of tiles: a table may have to ask about 2**8 patterns of them, at worst
 
 
