@@ -18,7 +18,7 @@ from tensorese.space.replay import SCHEDULE_ERRORS, Referee
 from tensorese.space.slots import INLINE, ROOT, Location, Slot, Tile
 from tensorese.space.tiles import Ints
 
-PROBES = 4
+PROBES = 8
 MAX_OPEN_PARTS = 8  # of tiles: a table may have to ask about 2**8 patterns of them, at worst
 
 
@@ -108,7 +108,7 @@ def _locator(
     earlier = replace(space, slots=tuple(s for s in space.slots if s.column < slot.column))
     rows = np.zeros((PROBES, space.n_columns), dtype=np.int64)
     rows[:, : slot.column] = earlier.draw(PROBES, rng)
-    loops = _consumer_loops(probe, slot, rows[0])
+    loops = None if _follows_a_move(probe, space, slot, rows[0]) else _loops(probe, slot, rows[0])
     if loops is not None:
         inline = probe.answers(slot, rows[0], [INLINE]) == [INLINE]
         rule = LoopRule(loops=tuple(loops), inline=inline)
@@ -118,6 +118,28 @@ def _locator(
     return _table(probe, space, slot, rows)
 
 
+def _follows_a_move(probe: Probe, space: DecisionSpace, slot: Location, row: Ints) -> bool:
+    """Whether an earlier location moves a block that reads, at some remove, what this one makes:
+    its loops then change with that decision."""
+    earlier = [s for s in space.locations if s.column < slot.column]
+    if not earlier:
+        return False
+    schedule = probe.before(earlier[0].instruction, row)
+    try:
+        moved = [probe.variable(schedule, s.instruction, 0) for s in (*earlier, slot)]
+    except KeyError:  # a block found only after something has moved
+        return True
+    *names, _ = [str(schedule.get(block).name_hint) for block in moved]
+    waiting, readers = [moved[-1]], set[str]()
+    while waiting:
+        for consumer in schedule.get_consumers(waiting.pop()):
+            name = str(schedule.get(consumer).name_hint)
+            if name not in readers:
+                readers.add(name)
+                waiting.append(consumer)
+    return not readers.isdisjoint(names)
+
+
 def _agrees(probe: Probe, slot: Location, rule: LoopRule, row: Ints, wish: int) -> bool:
     """TVM answers the wish as the rule predicts: with it, or with the nearest offer before it."""
     offered = np.flatnonzero(rule.mask(row[None])[0]) + INLINE
@@ -125,7 +147,7 @@ def _agrees(probe: Probe, slot: Location, rule: LoopRule, row: Ints, wish: int) 
     return probe.answers(slot, row, [wish]) == [expected]
 
 
-def _consumer_loops(probe: Probe, slot: Location, row: Ints) -> list[Loop] | None:
+def _loops(probe: Probe, slot: Location, row: Ints) -> list[Loop] | None:
     """The loops around the consumers, each a product of columns; None when some are not."""
     schedule = probe.before(slot.instruction, row)
     block = probe.variable(schedule, slot.instruction, 0)
