@@ -88,7 +88,7 @@ def systems(rows: Rows, platform: str) -> dict[str, Rows]:
     trees = [r for r in rows if r["table"] == "trees"]
     found = {
         name: _select(rows, "main", name, platform)
-        for name in ("tlp", "tlp, one network", "mtl-tlp", "paper")
+        for name in ("tlp", "tlp x3", "mtl-tlp", "mtl-tlp x2", "paper")
     }
     for system in ("lightgbm", "xgboost"):
         name = f"{system} {chosen(trees, system, platform)}"

@@ -186,7 +186,7 @@ def run_job(job: Job, data: Path, device: str) -> list[dict[str, Any]]:
                 where = {"system": job.system, "platform": platform, "fold": fold, "seed": seed}
                 asked = _mean_score(score, group, job.doubt)
                 rows.append({**common, **where, **judge_one(programs, platform, held, asked)})
-            for seed, doubt in enumerate(DOUBTS if job.table == "sweep" else (), 1):
+            for seed, doubt in enumerate(_doubts(job), 1):
                 name = f"{job.system} x{len(mine)}" + (f" doubt {doubt:g}" if doubt else "")
                 where = {"system": name, "platform": platform, "fold": fold, "seed": -seed}
                 asked = _mean_score(score, mine, doubt)
@@ -194,7 +194,11 @@ def run_job(job: Job, data: Path, device: str) -> list[dict[str, Any]]:
     return rows
 
 
-DOUBTS = (0.0, 1.0, 2.0)
+def _doubts(job: Job) -> tuple[float, ...]:
+    """How the seeds are also judged together; in the final table as a plain mean."""
+    if len(job.seeds) == 1 or job.table not in ("sweep", "main"):
+        return ()
+    return (0.0, 1.0, 2.0) if job.table == "sweep" else (0.0,)
 
 
 def _mean_score(score: Any, members: list[int], doubt: float = 0.0) -> Any:

@@ -14,18 +14,16 @@ from tlp_runs import PLATFORMS, Job
 
 ANSOR = PLATFORMS[:3]
 BASE: dict[str, Any] = {
-    "trunk": {"width": 64, "feed": 0, "layers": 1, "dropout": 0.1},
+    "trunk": {"width": 128, "feed": 2, "layers": 1, "dropout": 0.1},
     "train": {"epochs": 25, "loss": "both", "lr": 1e-3, "weight_decay": 1e-2},
     "groups": {"size": 64, "per_batch": 16},
 }
 FROZEN = Path(__file__).resolve().parent / "tlp_frozen.json"
 MTL_EPOCHS = 8
-MEMBERS = 4
 
 
 def thaw(path: Path = FROZEN) -> None:
     """From here on `BASE` is the frozen configuration, if there is one."""
-    BASE["members"] = MEMBERS
     if path.exists():
         BASE.clear()
         BASE.update(json.loads(path.read_text())["settings"])
@@ -76,7 +74,7 @@ def variants() -> dict[str, dict[str, Any]]:
         "mse 30": _with(train={"mse_weight": 30.0}),
         "mtl base": _mtl(),
         "weight decay 0.1": _with(train={"weight_decay": 0.1}),
-        "wide": _with(trunk={"width": 128, "feed": 2}),
+        "small": _with(trunk={"width": 64, "feed": 0}),
     }
 
 
@@ -87,7 +85,8 @@ def final() -> list[Job]:
         Job(table="main", system="tlp", platforms=(platform,), **every, **_for(platform, BASE))
         for platform in ("v100", "k80", "mi50", "a100")
     ]
-    jobs.append(Job(table="main", system="mtl-tlp", platforms=ANSOR, **every, **_mtl()))
+    few = {"folds": (0, 1, 2, 3, 4), "seeds": (0, 1)}
+    jobs.append(Job(table="main", system="mtl-tlp", platforms=ANSOR, **few, **_mtl()))
     for platform in ("v100", "k80", "mi50"):
         one = {"folds": (0, 1, 2, 3, 4), "seeds": (0,)}
         jobs.append(Job(table="main", system="paper", platforms=(platform,), **one, **PAPER))
@@ -147,8 +146,8 @@ def ablation() -> list[Job]:
             **alone,
         },
         "8 + squared error": {**_with(trunk={"style": "all"}), **alone},
-        "9 + live rows": {**_with(), **alone},
-        "10 + four networks (ours)": _with(),
+        "9 + live rows": {**_with(trunk={"noise": 0.0}), **alone},
+        "10 + noise on the numbers (ours)": _with(),
     }
     singles: dict[str, dict[str, Any]] = {
         "loss: attention, rank": _with(trunk={"style": "all"}, train={"loss": "rank"}),
@@ -165,7 +164,7 @@ def ablation() -> list[Job]:
         "crop: 12 numbers": _with(spec={"numbers": 12}),
         "crop: 20 rows": _with(spec={"length": 20}),
         "crop: 30 rows": _with(spec={"length": 30}),
-        "no doubt": {**_with(), "doubt": 0.0},
+        "four networks": {**_with(), "members": 4},
         "whole primitives": _with(trunk={"style": "all", "whole": True}),
         "no failed class": _with(train={"failed_weight": 0.0}),
         "no running mean": _with(train={"average": 0.0}),
@@ -188,32 +187,27 @@ def mtl() -> list[Job]:
     """Few labels of the target: alone, with one other, with both, and fine-tuned from both."""
     jobs = []
     for labels in (2000, 500, 8000):
-        for target in ANSOR:
-            others = tuple(p for p in ANSOR if p != target)
-            runs = {
-                "alone": ((target,), False),
-                "+ both": ((target, *others), False),
-                f"+ {others[0]}": ((target, others[0]), False),
-                f"+ {others[1]}": ((target, others[1]), False),
-                "fine-tuned": ((target, *others), True),
-            }
-            for system, (platforms, tuned) in runs.items():
-                recipe = BASE if len(platforms) == 1 else _mtl()
-                jobs.append(
-                    Job(
-                        table=f"mtl {labels}",
-                        system=system,
-                        platforms=platforms,
-                        judged=(target,),
-                        folds=(0, 1),
-                        seeds=(0, 1, 2),
-                        labels=labels,
-                        fine_tune=tuned,
-                        steps=800 if len(platforms) == 1 else 0,
-                        **recipe,
-                    )
-                )
+        for system in ("alone", "+ both", "fine-tuned", "+ first", "+ second"):
+            jobs += [_few_labels(labels, system, target) for target in ANSOR]
     return jobs
+
+
+def _few_labels(labels: int, system: str, target: str) -> Job:
+    others = tuple(p for p in ANSOR if p != target)
+    helpers = {"alone": (), "+ first": others[:1], "+ second": others[1:]}.get(system, others)
+    single = not helpers
+    return Job(
+        table=f"mtl {labels}",
+        system=f"+ {helpers[0]}" if len(helpers) == 1 else system,
+        platforms=(target, *helpers),
+        judged=(target,),
+        folds=(0, 1),
+        seeds=(0, 1, 2),
+        labels=labels,
+        fine_tune=system == "fine-tuned",
+        steps=800 if single else 0,
+        **(BASE if single else _mtl()),
+    )
 
 
 def smoke() -> list[Job]:

@@ -92,7 +92,7 @@ def _line(job: Job, rows: list[dict[str, Any]], error: str) -> str:
 
 
 def freeze(args: argparse.Namespace) -> None:
-    """The variant and doubt with the best mean of top-1, top-5 and the steady figure.
+    """The variant with the best mean of top-1, top-5 and the steady figure.
 
     Means over tasks, then over the sweep's platforms; folds 0-2; four networks together.
     """
@@ -109,13 +109,8 @@ def freeze(args: argparse.Namespace) -> None:
         for name, where in found.items()
         if len(where) == most
     }
-    best = max((n for n in means if not n.startswith("wide")), key=lambda name: means[name])
-    variant, _, doubt = best.partition(" x4")
-    settings = {
-        **variants()[variant],
-        "members": 4,
-        "doubt": float(doubt.split()[-1]) if doubt else 0.0,
-    }
+    best = max(means, key=lambda name: means[name])
+    settings = {**variants()[best.partition(" x4")[0]], "members": 1, "doubt": 0.0}
     frozen = {"chosen": best, "folds": [0, 1, 2], "settings": settings, "means": means}
     args.frozen.write_text(json.dumps(frozen, indent=1) + "\n")
     for name, value in sorted(means.items(), key=lambda item: -item[1]):
