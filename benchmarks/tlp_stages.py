@@ -115,7 +115,8 @@ def ablation() -> list[Job]:
     grouped = {"groups": BASE["groups"]}
     alone = {"members": 1, "doubt": 0.0}
     logs = {"implied": False, "context": False}
-    plain = {**BASE["trunk"], "style": "all", "mask": False, "positions": False, "dropout": 0.0}
+    quiet = {**BASE["trunk"], "noise": 0.0}
+    plain = {**quiet, "style": "all", "mask": False, "positions": False, "dropout": 0.0}
     old = {**PAPER["train"], "bf16": None}
     rank = {**BASE["train"], "loss": "rank"}
     steps: dict[str, dict[str, Any]] = {
@@ -124,28 +125,28 @@ def ablation() -> list[Job]:
         "2 + log2 numbers, norm": {"trunk": plain, "spec": logs, "train": old, **grouped},
         "3 + mask": {"trunk": {**plain, "mask": True}, "spec": logs, "train": old, **grouped},
         "4 + positions": {
-            "trunk": {**BASE["trunk"], "style": "all", "dropout": 0.0},
+            "trunk": {**quiet, "style": "all", "dropout": 0.0},
             "spec": logs,
             "train": old,
             **grouped,
         },
         "5 + our recipe": {
-            "trunk": {**BASE["trunk"], "style": "all"},
+            "trunk": {**quiet, "style": "all"},
             "spec": logs,
             "train": rank,
             **grouped,
         },
         "6 + implied extents": {
-            "trunk": {**BASE["trunk"], "style": "all"},
+            "trunk": {**quiet, "style": "all"},
             "spec": {"context": False},
             "train": rank,
             **grouped,
         },
         "7 + shapes of the task": {
-            **_with(trunk={"style": "all"}, train={"loss": "rank"}),
+            **_with(trunk={"style": "all", "noise": 0.0}, train={"loss": "rank"}),
             **alone,
         },
-        "8 + squared error": {**_with(trunk={"style": "all"}), **alone},
+        "8 + squared error": {**_with(trunk={"style": "all", "noise": 0.0}), **alone},
         "9 + live rows": {**_with(trunk={"noise": 0.0}), **alone},
         "10 + noise on the numbers (ours)": _with(),
     }

@@ -105,7 +105,7 @@ def test_stacked_training_is_training(toy: ProgramSet) -> None:
 
     def build(seed: int) -> MTLTLP:
         torch.manual_seed(seed)
-        trunk = TrunkConfig(width=16, heads=2, dropout=0.0)
+        trunk = TrunkConfig(width=16, heads=2, dropout=0.0, noise=0.0)
         return MTLTLP(TLPConfig(trunk=trunk, spec=toy.spec()), toy.platforms)
 
     encoded = encode_programs(toy, Encoder(toy.spec()))

@@ -38,7 +38,7 @@ class TrunkConfig:
     """Residual blocks after the rows are summed."""
     context_tokens: int = 4
     dropout: float = 0.1
-    noise: float = 0.0
+    noise: float = 0.3
     """Spread of noise on the numbers in training: neighbours should score alike."""
     mask: bool = True
     """Padding takes no part; without it (as published) it attends and is summed."""

@@ -27,8 +27,8 @@ from tensorese.training.groups import GroupConfig
 from tensorese.training.trainer import Progress, TrainConfig, Trainer, predict
 
 SPLITS = {"by-workload": by_workload, "by-operator": by_operator}
-MEMBERS = 4
-DOUBT = 1.0
+MEMBERS = 1
+DOUBT = 0.0
 VALIDATION_SHARE = 8
 """One in this many training workloads validates."""
 

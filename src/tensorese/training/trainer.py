@@ -29,7 +29,7 @@ Progress = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    epochs: int = 20
+    epochs: int = 25
     groups: GroupConfig = field(default_factory=GroupConfig)
     loss: Literal["rank", "mse", "both"] = "both"
     mse_weight: float = 10.0
