@@ -14,7 +14,7 @@ from tlp_runs import PLATFORMS, Job
 
 ANSOR = PLATFORMS[:3]
 BASE: dict[str, Any] = {
-    "trunk": {"width": 128, "feed": 2, "layers": 1, "dropout": 0.1},
+    "trunk": {"width": 128, "feed": 2, "layers": 1, "dropout": 0.1, "noise": 0.0},
     "train": {"epochs": 25, "loss": "both", "lr": 1e-3, "weight_decay": 1e-2},
     "groups": {"size": 64, "per_batch": 16},
 }
