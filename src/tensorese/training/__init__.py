@@ -1,0 +1,1 @@
+"""Records to models: reading, grouping, losses, the loop, recipes."""
