@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conftest import MeasurementMaker
+from measurements_support import MeasurementMaker
 from tensorese.cli import run
 from tensorese.records import parts
 from tensorese.records.nouns import Status

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conftest import MeasurementMaker
+from measurements_support import MeasurementMaker
 from tensorese.errors import StoreError
 from tensorese.records import compaction, parts
 from tensorese.records.store import Store

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import MeasurementMaker, matmul_measurement
+from measurements_support import MeasurementMaker, matmul_measurement
 from tensorese.errors import StoreError
 from tensorese.records.nouns import Status
 from tensorese.records.store import Store

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.null
 WRITER = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from conftest import matmul_measurement
+from measurements_support import matmul_measurement
 from tensorese.records.store import Store
 
 store = Store.open(sys.argv[2], create=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from conftest import MeasurementMaker
+from measurements_support import MeasurementMaker
 from tensorese.records.nouns import canonical_json
 from tensorese.records.parts import Part, to_table, write_part
 from tensorese.records.store import Store
