@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from synthetic_support import synthetic_measurements
 from tensorese.cli import run
 from tensorese.records.importers import Skipped
 from tensorese.records.importers.ansor import read_ansor
 from tensorese.records.store import Store
-from tensorese.training.synthetic import synthetic_measurements
 
 pytestmark = pytest.mark.null
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from synthetic_support import synthetic_measurements
 from tensorese.evaluation.judge import judge_programs, judged_index
 from tensorese.records.store import Store
 from tensorese.training.data import ProgramSet, read_programs
-from tensorese.training.synthetic import synthetic_measurements
 
 pytestmark = pytest.mark.null
 

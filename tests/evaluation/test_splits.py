@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from synthetic_support import matmul_workload
 from tensorese.evaluation.splits import (
     LeakError,
     by_network,
@@ -16,7 +17,6 @@ from tensorese.evaluation.splits import (
 from tensorese.records.importers import Skipped
 from tensorese.records.importers.ansor import read_ansor
 from tensorese.records.nouns import Workload
-from tensorese.training.synthetic import matmul_workload
 
 pytestmark = pytest.mark.null
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from synthetic_support import synthetic_measurements
 from tensorese.records.store import Store
 from tensorese.training.data import ProgramSet, read_programs
-from tensorese.training.synthetic import synthetic_measurements
 
 
 @pytest.fixture(scope="session")

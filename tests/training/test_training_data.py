@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from synthetic_support import matmul_program, matmul_workload
 from tensorese.language import Encoder
 from tensorese.records.nouns import Measurement, Platform, Status
 from tensorese.records.store import Store
 from tensorese.training.data import DataError, ProgramSet, encode_programs, read_programs
-from tensorese.training.synthetic import matmul_program, matmul_workload
 
 pytestmark = pytest.mark.null
 
