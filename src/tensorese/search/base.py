@@ -1,0 +1,91 @@
+"""The two plug-ins of a search and what they are shown: `Ranker`, `Proposer`, `TaskState`."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tensorese.records.nouns import Measurement, Platform, Program, Sketch, Status, Workload
+from tensorese.space.space import TaskSpace
+
+Row = tuple[int, ...]
+
+
+class Ranker(Protocol):
+    """Which programs are likely fast. Scores compare within a task only; higher is faster."""
+
+    name: str
+    """Goes into the origin of what it picked: `online`, `tlp:HASH`."""
+    needs: str
+    """`decisions`, or `features` of the lowered program."""
+
+    def score(
+        self, workload: Workload, platform: str, sketch: Sketch, decisions: npt.ArrayLike
+    ) -> npt.NDArray[np.float32]:
+        """`[n, d]` decisions of one sketch to `[n]` scores."""
+        ...
+
+    def update(self, measurements: Sequence[Measurement]) -> None:
+        """Learns from new measurements of any task; a frozen model ignores them."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """A row to measure, and who thought of it."""
+
+    sketch: int
+    row: Row
+    origin: str
+    score: float = math.nan
+
+
+class TaskState:
+    """What is known about one task: its space and every trial, those in flight included."""
+
+    def __init__(self, workload: Workload, space: TaskSpace, platform: Platform) -> None:
+        self.workload = workload
+        self.space = space
+        self.platform = platform
+        self.measurements: list[Measurement] = []
+        self.seen: set[tuple[int, Row]] = set()
+        """Rows measured or promised: a proposer never returns one of them."""
+        self._sketch_of = {s.sketch.id: i for i, s in enumerate(space.sketches)}
+
+    def promise(self, proposals: Iterable[Proposal]) -> None:
+        """Marks rows as about to be measured."""
+        self.seen.update((p.sketch, p.row) for p in proposals)
+
+    def add(self, measurement: Measurement) -> None:
+        self.measurements.append(measurement)
+        place = self.place(measurement.program)
+        if place is not None:
+            self.seen.add(place)
+
+    def place(self, program: Program) -> tuple[int, Row] | None:
+        """Where a program lies in the space; None when its sketch is not one of the task's."""
+        index = self._sketch_of.get(program.sketch.id)
+        return None if index is None else (index, program.decisions)
+
+    @property
+    def best(self) -> Measurement | None:
+        valid = [m for m in self.measurements if m.status is Status.OK]
+        return min(valid, key=lambda m: m.latency, default=None)
+
+    @property
+    def best_latency(self) -> float:
+        best = self.best
+        return math.inf if best is None else best.latency
+
+
+class Proposer(ABC):
+    """Says what to measure next: legal rows, all new, no two alike; fewer when none are left."""
+
+    @abstractmethod
+    def propose(self, state: TaskState, n: int) -> list[Proposal]: ...
