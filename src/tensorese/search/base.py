@@ -56,6 +56,10 @@ class TaskState:
         self.measurements: list[Measurement] = []
         self.seen: set[tuple[int, Row]] = set()
         """Rows measured or promised: a proposer never returns one of them."""
+        self.barren: set[int] = set()
+        """Sketches without a legal row: finding that out takes seconds, once."""
+        self.replayed: set[int] = set()
+        """Sketches that are drawn by replay, which was said once."""
         self._sketch_of = {s.sketch.id: i for i, s in enumerate(space.sketches)}
 
     def promise(self, proposals: Iterable[Proposal]) -> None:

@@ -1,0 +1,123 @@
+"""Evolution on integer rows: breed, score with any ranker, propose. Nothing is replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tensorese.errors import TensoreseError
+from tensorese.search.base import Proposal, Proposer, Ranker, TaskState
+from tensorese.search.fallback import draw, random_beside
+from tensorese.search.pool import Floats, Scored, distinct, measured_best, pick, score, unlike
+from tensorese.search.shares import sketch_shares, split
+from tensorese.space.decisions import DecisionSpace
+from tensorese.space.tiles import Ints
+from tensorese.space.variation import cross, mutate
+
+
+class SearchError(TensoreseError):
+    """A search that was asked for what it cannot do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvolutionConfig:
+    """Shares are of the population unless said otherwise."""
+
+    population: int = 2048
+    """Rows scored per call, over all generations and sketches."""
+    generations: int = 4
+    first: float = 0.4
+    """Share of the first generation; the later ones divide the rest."""
+    measured: float = 0.25
+    """Share of the first generation bred from the fastest measured rows; the rest is drawn."""
+    parents: int = 64
+    """Best rows of a sketch, by score, that children come from."""
+    crossed: float = 0.3
+    """Share of the children with two parents; the others are mutated."""
+    epsilon: float = 0.05
+    """Share of the proposals drawn at random, whatever the ranker says."""
+    apart: float = 1.5
+    """Least distance between two proposals of a sketch, while there are others."""
+    slow_population: int = 256
+    """In place of `population` where TVM is asked about every row (`Limit.replays`)."""
+
+    def __post_init__(self) -> None:
+        if self.population < 1 or self.generations < 1 or self.parents < 1:
+            raise SearchError(
+                "population, generations and parents must be at least 1, but got "
+                f"{self.population}, {self.generations}, {self.parents}"
+            )
+        for name in ("first", "measured", "crossed", "epsilon"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise SearchError(f"{name} must be a share (0 to 1), but got {getattr(self, name)}")
+
+
+class Evolution(Proposer):
+    """Parents are the fastest measured rows and drawn ones; the ranker alone judges children."""
+
+    def __init__(
+        self, ranker: Ranker, config: EvolutionConfig | None = None, seed: int = 0
+    ) -> None:
+        self.ranker = ranker
+        self.config = config or EvolutionConfig()
+        self.rng = np.random.default_rng(seed)
+
+    def propose(
+        self, state: TaskState, n: int, seeds: Sequence[tuple[int, Ints]] = ()
+    ) -> list[Proposal]:
+        """`seeds` are `(sketch, rows)` that join the first generation: a generator's, say."""
+        shares = sketch_shares(state)
+        counts = split(self.config.population, shares)
+        scored = [
+            self._evolve(state, sketch, count, [rows for at, rows in seeds if at == sketch])
+            for sketch, count in enumerate(counts)
+        ]
+        n_random = int(self.config.epsilon * n + self.rng.random())
+        origin = f"evolution:{self.ranker.name}"
+        found = pick(state, scored, n - n_random, origin, apart=self.config.apart)
+        return found + random_beside(state, found, n, shares, self.rng)
+
+    def _evolve(self, state: TaskState, sketch: int, count: int, seeds: Sequence[Ints]) -> Scored:
+        """Everything new that was scored in this sketch."""
+        space = state.space.sketches[sketch]
+        config = self.config
+        if any(limit.replays for limit in space.limits) and len(space.limits) > 1:
+            count = min(count, config.slow_population)
+        first = round(count * config.first) if config.generations > 1 else count
+        best = measured_best(state, sketch, config.parents)
+        rows = np.vstack([best, *seeds, self._founders(state, sketch, first, best)])
+        rows, _ = distinct(rows)
+        scores = score(state, self.ranker, sketch, rows)
+        each = (count - first) // max(1, config.generations - 1)
+        for _ in range(config.generations - 1 if space.covered else 0):
+            children = unlike(self._children(space, rows, scores, each), rows)
+            if not len(children):
+                break  # the sketch has no more rows than these
+            rows = np.vstack([rows, children])
+            scores = np.append(scores, score(state, self.ranker, sketch, children))
+        return Scored(sketch=sketch, rows=rows, scores=scores).new_to(state)
+
+    def _founders(self, state: TaskState, sketch: int, n: int, best: Ints) -> Ints:
+        """Children of measured rows, the faster the more; the rest is drawn."""
+        space = state.space.sketches[sketch]
+        bred = round(n * self.config.measured) if len(best) and space.covered else 0
+        drawn = draw(state, sketch, n - bred, self.rng)
+        if not bred:
+            return drawn
+        return np.vstack([self._bred(space, best, bred), drawn])
+
+    def _children(self, space: DecisionSpace, rows: Ints, scores: Floats, n: int) -> Ints:
+        order = np.argsort(-scores, kind="stable")[: self.config.parents]
+        return self._bred(space, rows[order], n)
+
+    def _bred(self, space: DecisionSpace, parents: Ints, n: int) -> Ints:
+        """`n` children of parents that are given best first; the best have the most."""
+        if not len(parents) or n <= 0:
+            return parents[:0]
+        rank = (len(parents) * self.rng.random((2, n)) ** 2).astype(np.int64)
+        n_crossed = round(n * self.config.crossed) if len(parents) > 1 else 0
+        mine, theirs = parents[rank[0]], parents[rank[1]]
+        mixed = cross(space, mine[:n_crossed], theirs[:n_crossed], self.rng, tries=3)
+        return np.vstack([mixed, mutate(space, mine[n_crossed:], self.rng, tries=3)])

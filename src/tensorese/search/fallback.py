@@ -1,0 +1,92 @@
+"""Random rows of any sketch: drawn on integers, or by replay where those do not decide."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+
+from tensorese.search.base import Proposal, Row, TaskState
+from tensorese.search.pool import Floats, new_rows
+from tensorese.search.shares import split
+from tensorese.space.replay import SCHEDULE_ERRORS, decisions_of
+from tensorese.space.space import TaskSpace
+from tensorese.space.tiles import Ints
+
+log = logging.getLogger(__name__)
+
+REPLAYS = 64
+"""The most rows of an uncovered sketch that one call draws: each costs TVM some milliseconds."""
+_TRIES = 10  # replays per wanted row before the sketch is called exhausted
+_ROUNDS = 3
+
+
+def draw(state: TaskState, sketch: int, n: int, rng: np.random.Generator) -> Ints:
+    """Up to `n` legal rows, seen ones and repetitions included."""
+    space = state.space.sketches[sketch]
+    if n <= 0 or sketch in state.barren:
+        return np.zeros((0, space.sketch.n_decisions), dtype=np.int64)
+    if space.covered:
+        rows = space.sample(n, rng)
+    else:
+        if sketch not in state.replayed:
+            state.replayed.add(sketch)
+            log.warning("sketch %d is drawn by replay: %s", sketch, space.reason)
+        rows = replayed_rows(state.space, sketch, min(n, REPLAYS), rng)
+    if not len(rows):
+        state.barren.add(sketch)  # looking for its rows takes seconds: not again
+    return rows
+
+
+def replayed_rows(space: TaskSpace, sketch: int, n: int, rng: np.random.Generator) -> Ints:
+    """Rows that TVM itself draws, schedules and passes; what stock search does to every sample."""
+    referee = space.referee
+    trace = referee.tvm.s_tir.schedule.Trace(referee.instructions[sketch], {})
+    found: list[tuple[int, ...]] = []
+    for _ in range(n * _TRIES):
+        # Seeds start at 1: TVM reads 0 and -1 as "choose one yourself".
+        schedule = referee.tvm.s_tir.Schedule(referee.module, seed=int(rng.integers(1, 1 << 30)))
+        try:
+            trace.apply_to_schedule(schedule, remove_postproc=True)
+            decisions = decisions_of(schedule.trace)
+            schedule.enter_postproc()
+            passed = all(p.apply(schedule) for p in referee.context.space_generator.postprocs)
+        except SCHEDULE_ERRORS:
+            continue
+        if passed:
+            found.append(decisions)
+        if len(found) == n:
+            break
+    width = space.sketches[sketch].sketch.n_decisions
+    return np.array(found, dtype=np.int64).reshape(len(found), width)
+
+
+def random_proposals(
+    state: TaskState, n: int, shares: Floats, rng: np.random.Generator
+) -> list[Proposal]:
+    """Up to `n` new rows by the sketches' shares; what one sketch lacks, the others make up for."""
+    taken: dict[tuple[int, Row], None] = {}
+    for trial in range(_ROUNDS):
+        for sketch, count in enumerate(split(n - len(taken), shares)):
+            # A space nearly used up gives few new rows a draw: later rounds ask for many.
+            tries = 2 * count if trial == 0 else max(2 * count, 32) * 8**trial
+            rows = new_rows(state, sketch, draw(state, sketch, tries, rng))
+            places = [(sketch, tuple(row)) for row in rows.tolist()]
+            fresh = [place for place in places if place not in taken]
+            taken.update(dict.fromkeys(fresh[: count if trial == 0 else n - len(taken)]))
+        if len(taken) >= n:
+            break
+    return [Proposal(sketch=sketch, row=row, origin="random") for sketch, row in taken]
+
+
+def random_beside(
+    state: TaskState, found: list[Proposal], n: int, shares: Floats, rng: np.random.Generator
+) -> list[Proposal]:
+    """Random rows that bring what was found to `n` in all."""
+    missing = n - len(found)
+    if missing <= 0:
+        return []
+    known = {(p.sketch, p.row) for p in found}
+    # Of so many at least `missing` differ from those found.
+    drawn = random_proposals(state, n, shares, rng)
+    return [p for p in drawn if (p.sketch, p.row) not in known][:missing]
