@@ -27,7 +27,7 @@ FAILURES = frozenset(
 WORST = 6.0  # doublings behind the best: beyond that, and for failures, it is all the same
 FEW = 8  # labels from which the kernel's shape is learnt
 MANY = 256  # labels from which it is learnt no more: a fit grows with their cube
-MOST = 512  # labels kept: the best and the latest
+MOST = 384  # labels kept: the best and the latest
 
 
 @dataclass
