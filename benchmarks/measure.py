@@ -124,7 +124,8 @@ def farm_pass(system: str, candidates: dict[str, Any]) -> dict[str, Any]:
 
 
 def _candidates(tvm: Any, candidates: dict[str, Any]) -> list[Any]:
-    from tensorese.measure.candidates import from_module, workload_of
+    from tensorese.identity import workload_of
+    from tensorese.measure.candidates import from_module
 
     workload = workload_of(tvm.ir.load_json(candidates["workload"]))
     chosen = candidates.get("only") or range(len(candidates["modules"]))

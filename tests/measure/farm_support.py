@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tensorese.identity import workload_of
 from tensorese.measure.base import Candidate
-from tensorese.measure.candidates import from_module, from_schedule, workload_of
+from tensorese.measure.candidates import from_module, from_schedule
 from tensorese.records.nouns import Workload
 from tensorese.targets import parse_target
 from tensorese.tvm_env import import_tvm

@@ -15,8 +15,9 @@ import pytest
 
 import farm_support as programs
 from tensorese.errors import MeasureError
+from tensorese.identity import workload_of
 from tensorese.measure.base import failure_summary, require_success
-from tensorese.measure.candidates import from_schedule, workload_of
+from tensorese.measure.candidates import from_schedule
 from tensorese.measure.config import FarmConfig
 from tensorese.measure.farm import Farm
 from tensorese.measure.timing import TimingConfig

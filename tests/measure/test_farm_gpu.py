@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import farm_support as programs
+from tensorese.identity import workload_of
 from tensorese.measure.base import Candidate
-from tensorese.measure.candidates import from_module, from_schedule, workload_of
+from tensorese.measure.candidates import from_module, from_schedule
 from tensorese.measure.config import FarmConfig
 from tensorese.measure.farm import Farm
 from tensorese.measure.timing import TimingConfig

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tensorese.identity import plain, workload_of
+from tensorese.measure.candidates import from_schedule
 from tensorese.records.exporters import write_metaschedule
 from tensorese.records.importers import read_records
+from tensorese.records.nouns import Measurement, Platform, Status
 from tensorese.records.store import Store
+from tensorese.space.sampling import random_schedules
 from tensorese.tvm_env import import_tvm
 
 pytestmark = pytest.mark.tvm
@@ -73,9 +78,33 @@ def test_stock_tvm_applies_what_we_export(tmp_path: Path) -> None:
 
 
 def test_the_imported_workload_is_the_one_the_farm_would_make(tmp_path: Path) -> None:
-    candidates = pytest.importorskip("tensorese.measure.candidates")
     module = matmul_module()
     make_database(tmp_path / "db", module)
     imported = next(read_records(tmp_path / "db", "cpu")).program.workload
-    assert imported.id == candidates.workload_of(module).id
+    assert imported.id == workload_of(module).id
     assert import_tvm().ir.load_json(imported.module) is not None
+
+
+def test_a_program_of_ours_is_exported_complete_and_imported_as_itself(tmp_path: Path) -> None:
+    """Our sketches hold no platform's numbers; stock TVM's records must."""
+    tvm = import_tvm()
+    module = matmul_module()
+    target = '{"kind":"llvm","num-cores":2}'
+    (schedule,) = random_schedules(module, target, 1)
+    program = from_schedule(schedule, workload_of(module)).program
+    measured = Measurement(
+        program=program,
+        platform=Platform(name="cpu", target=target),
+        status=Status.OK,
+        run_secs=(1e-3,),
+    )
+    assert write_metaschedule([measured], tmp_path / "out").written == 1
+    assert next(read_records(tmp_path / "out", "cpu")).program.id == program.id
+
+    ms = importlib.import_module("tvm.s_tir.meta_schedule")
+    database = ms.database.JSONDatabase(work_dir=str(tmp_path / "out"))
+    applied = database.query_schedule(module, tvm.target.Target(json.loads(target)), "main")
+    tvm.ir.assert_structural_equal(applied.mod, schedule.mod)
+    instructions, _ = plain(applied.trace.as_json())
+    written = [i[1] for i in instructions if i[2][:1] == ["meta_schedule.parallel"]]
+    assert written[0][1] == 32

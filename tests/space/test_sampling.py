@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tensorese.measure.candidates import from_schedule, workload_of
+from tensorese.identity import workload_of
+from tensorese.measure.candidates import from_schedule
 from tensorese.measure.demo import conv2d_module
 from tensorese.space.sampling import random_schedules
 from tensorese.targets import parse_target

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tensorese.identity import plain, structure_of, workload_of
 from tensorese.language.metaschedule import cut_tail
-from tensorese.measure.candidates import structure_of, workload_of
 from tensorese.records.nouns import Program
 from tensorese.space.audit import audit, stock_rows
 from tensorese.space.counting import count
 from tensorese.space.materialise import materialise
 from tensorese.space.slots import Tile
-from tensorese.space.space import TaskSpace, plain, task_space
+from tensorese.space.space import TaskSpace, task_space
 from tensorese.space.tiles import SpaceError
 from tensorese.tvm_env import import_tvm
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from tensorese.measure.candidates import structure_of, workload_of
+from tensorese.identity import structure_of, workload_of
 from tensorese.targets import parse_target
 from tensorese.tvm_env import import_tvm
 from tensorese.workloads import ModelError, Network, load_network, prepare, tasks_of

@@ -6,8 +6,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tensorese.identity import workload_of
     from tensorese.measure.base import Candidate, Measurer, Ticket
-    from tensorese.measure.candidates import from_module, from_schedule, workload_of
+    from tensorese.measure.candidates import from_module, from_schedule
     from tensorese.measure.config import FarmConfig
     from tensorese.measure.farm import Farm
     from tensorese.measure.replay import ReplayMeasurer
@@ -15,17 +16,17 @@ if TYPE_CHECKING:
     from tensorese.measure.timing import TimingConfig
 
 _HOME = {
-    "Candidate": "base",
-    "Measurer": "base",
-    "Ticket": "base",
-    "from_module": "candidates",
-    "from_schedule": "candidates",
-    "workload_of": "candidates",
-    "FarmConfig": "config",
-    "Farm": "farm",
-    "ReplayMeasurer": "replay",
-    "RpcMeasurer": "rpc",
-    "TimingConfig": "timing",
+    "Candidate": "tensorese.measure.base",
+    "Measurer": "tensorese.measure.base",
+    "Ticket": "tensorese.measure.base",
+    "from_module": "tensorese.measure.candidates",
+    "from_schedule": "tensorese.measure.candidates",
+    "workload_of": "tensorese.identity",
+    "FarmConfig": "tensorese.measure.config",
+    "Farm": "tensorese.measure.farm",
+    "ReplayMeasurer": "tensorese.measure.replay",
+    "RpcMeasurer": "tensorese.measure.rpc",
+    "TimingConfig": "tensorese.measure.timing",
 }
 
 __all__ = [
@@ -47,4 +48,4 @@ def __getattr__(name: str) -> Any:
     """The foreman imports submodules of this package before TVM: nothing may come in early."""
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    return getattr(importlib.import_module(_HOME[name]), name)

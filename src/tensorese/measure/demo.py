@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tensorese.errors import MeasureError
-from tensorese.measure.candidates import from_module, from_schedule, workload_of
+from tensorese.identity import workload_of
+from tensorese.measure.candidates import from_module, from_schedule
 from tensorese.measure.config import FarmConfig
 from tensorese.measure.farm import Farm
 from tensorese.measure.session import Tally, measure_new

@@ -17,8 +17,10 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from tensorese.errors import MeasureError
+from tensorese.measure.base import Ticket
 from tensorese.measure.crew import Crew, Worker
 from tensorese.measure.jobs import Job, Recorder, death_of
+from tensorese.measure.second_look import SecondLook
 from tensorese.measure.sentinel import Sentinel
 from tensorese.measure.wire import Message, receive
 from tensorese.records.nouns import Measurement, Status
@@ -49,6 +51,7 @@ class Director:
         self.idle_deaths = 0
         self.foremen = 1
         self.sentinel = Sentinel(self.config, farm.target)
+        self.second_look = SecondLook(self.config, farm.kind)
         self.selector = selectors.DefaultSelector()
 
     # -- the loop -------------------------------------------------------------------------
@@ -106,7 +109,9 @@ class Director:
     def _on_wake(self, _: Any) -> None:
         os.read(self.farm._wake_read, 4096)
         while self.farm._inbox:
-            self.to_build.append(self.farm._inbox.popleft())
+            job = self.farm._inbox.popleft()
+            self.second_look.expect(job)
+            self.to_build.append(job)
 
     # -- processes ------------------------------------------------------------------------
 
@@ -142,8 +147,11 @@ class Director:
         self.timing_phase = False
         self.crew.close()
         self.crew = Crew(self.farm.kind)
-        for job in lost:
-            if isinstance(job, Job):
+        lost.extend(self.second_look.forget())
+        for job in dict.fromkeys(lost):  # a contender may be held and at work
+            if isinstance(job, Job) and job.run:
+                self._finish(job, Status.OK, run=job.run)
+            elif isinstance(job, Job):
                 job.build = {}
                 self._infra_fault(job, "the foreman was killed")
         self._start_crew()
@@ -290,7 +298,10 @@ class Director:
         return self.built.popleft()
 
     def _run_message(self, job: Job, best: float) -> Message:
-        return job.run_message(self.config, best)
+        message = job.run_message(self.config, best, self.farm.target)
+        if job.run:
+            message["verify"] = "all" if job.check else "none"
+        return message
 
     # -- results --------------------------------------------------------------------------
 
@@ -315,7 +326,39 @@ class Director:
             job.bests[job.workload_id] = min(latency, job.bests.get(job.workload_id, math.inf))
             known = self.farm.best.get(job.workload_id, math.inf)
             self.farm.best[job.workload_id] = min(latency, known)
+            if self._is_looked_at_again(job, reply):
+                return
         self._finish(job, status, error=reply["error"], run=reply)
+
+    def _is_looked_at_again(self, job: Job, reply: Message) -> bool:
+        """Keeps a contender, or sends it round once more; its samples are collected in `run`."""
+        look = self.second_look
+        if job.run:
+            look.seen(job, reply)
+            if job.looks > 0:
+                self.built.append(job)
+            else:
+                self._settle(job.ticket)
+            return True
+        if not look.wants(job, reply):
+            return False
+        job.run = reply
+        look.hold(job)
+        self._end_of_timing(job)
+        return True
+
+    def _settle(self, ticket: Ticket) -> None:
+        again, done = self.second_look.settled(ticket)
+        self.built.extend(again)
+        for job in done:
+            self._finish(job, Status.OK, run=job.run)
+
+    def _end_of_timing(self, job: Job) -> None:
+        self.second_look.timed(job)
+        again, lost = self.second_look.due(job.ticket)
+        self.built.extend(again)
+        for other in lost:
+            self._finish(other, Status.OK, run=other.run)
 
     def _infra_fault(self, job: Job, text: str) -> None:
         job.attempts += 1
@@ -339,6 +382,10 @@ class Director:
                 job.ticket.put(error)  # no longer in any queue that `fail_all` looks into
                 raise
         job.ticket.put((job.index, measurement))
+        self._end_of_timing(job)
+        if job.run:
+            self.second_look.dropped(job)
+            self._settle(job.ticket)
 
     def _record(self, job: Job, status: Status, error: str, run: Message | None) -> Measurement:
         return self.recorder.measurement(
@@ -351,7 +398,7 @@ class Director:
         )
 
     def fail_all(self, error: BaseException) -> None:
-        jobs = [*self.to_build, *self.built, *self.farm._inbox]
+        jobs = [*self.to_build, *self.built, *self.farm._inbox, *self.second_look.forget()]
         jobs.extend(w.job for w in self.workers.values() if isinstance(w.job, Job))
         for ticket in {job.ticket for job in jobs}:
             ticket.put(error)

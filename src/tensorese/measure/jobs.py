@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import os
 import signal
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tensorese.language.constants import complete, is_canonical
 from tensorese.language.metaschedule import join_trace
 from tensorese.measure.base import Candidate, Ticket
 from tensorese.measure.config import FarmConfig
 from tensorese.measure.wire import Message
-from tensorese.records.nouns import Measurement, Platform, Status, canonical_json
+from tensorese.records.nouns import Measurement, Platform, Program, Status, canonical_json
 
 EMPTY_TRACE = "[[],[]]"
 
@@ -30,6 +31,13 @@ class Job:
     attempts: int = 0
     built_at: float = 0.0
     build: Message = field(default_factory=dict)
+    run: Message = field(default_factory=dict)
+    """What timing said so far: a contender is timed several times."""
+    timed: bool = False
+    looks: int = 0
+    """How often it is still to be timed again."""
+    check: bool = False
+    """The next look at it verifies its output."""
     lane: int = 0
     co_runners: int = 0
 
@@ -37,20 +45,33 @@ class Job:
     def workload_id(self) -> str:
         return self.candidate.program.workload.id
 
-    def source(self) -> Message:
-        """What a worker needs to have the scheduled module: itself, or workload and trace."""
-        program = self.candidate.program
+    @property
+    def program(self) -> Program:
+        """The candidate's, with the tail that the build worker derived for this platform."""
+        tail = self.build.get("tail", "")
+        return replace(self.candidate.program, tail=tail) if tail else self.candidate.program
+
+    def source(self, target: str) -> Message:
+        """What a worker needs to have the scheduled module: itself, or workload and trace.
+
+        A canonical trace gets the target's numbers; its stored tail may be another platform's,
+        so the build worker postprocesses anew and tells the tail it derived.
+        """
         module = self.candidate.module
+        derive = not module and "tail" not in self.build and _is_canonical(self.candidate.program)
+        program = replace(self.program, tail="") if derive else self.program
         return {
+            "target": target,
             "module": module,
             "workload": program.workload.module,
-            "trace": "" if module else trace_of(self.candidate),
+            "trace": "" if module else trace_of(program, target),
+            "postprocess": derive,
         }
 
     def build_message(self, target: str) -> Message:
-        return {"job": self.id, "target": target, "artifact": self.artifact, **self.source()}
+        return {"job": self.id, "artifact": self.artifact, **self.source(target)}
 
-    def run_message(self, config: FarmConfig, best: float) -> Message:
+    def run_message(self, config: FarmConfig, best: float, target: str) -> Message:
         return {
             "job": self.id,
             "artifact": self.artifact,
@@ -61,17 +82,21 @@ class Job:
             "verify_below": self.bests.get(self.workload_id),
             "workload_id": self.workload_id,
             "seed": config.seed,
-            **self.source(),
+            **self.source(target),
         }
 
 
-def trace_of(candidate: Candidate) -> str:
-    """The program's whole trace as TVM's JSON, postprocessing tail included; empty for none."""
-    program = candidate.program
-    if program.sketch.dialect != "metaschedule" or program.sketch.body == EMPTY_TRACE:
-        return ""
+def trace_of(program: Program, target: str) -> str:
+    """The program's trace as TVM's JSON, complete for the target; empty for none."""
     sketch = program.sketch
-    return canonical_json(join_trace(sketch.body, sketch.slots, program.decisions, program.tail))
+    if sketch.dialect != "metaschedule" or sketch.body == EMPTY_TRACE:
+        return ""
+    body = complete(sketch.body, target)
+    return canonical_json(join_trace(body, sketch.slots, program.decisions, program.tail))
+
+
+def _is_canonical(program: Program) -> bool:
+    return program.sketch.dialect == "metaschedule" and is_canonical(program.sketch.body)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +121,7 @@ class Recorder:
         run = run or {}
         settings = self.config.timing
         return Measurement(
-            program=job.candidate.program,
+            program=job.program,
             platform=self.platform,
             status=status,
             run_secs=tuple(run.get("secs", ())),

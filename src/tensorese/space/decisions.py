@@ -12,9 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
+from tensorese.language.constants import Constants
 from tensorese.records.nouns import Sketch
 from tensorese.space.bundles import Bundle, find_bundles
-from tensorese.space.canonical import Constants
 from tensorese.space.limits import Limit
 from tensorese.space.locations import Locator
 from tensorese.space.slots import INLINE, Location, Slot

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from tensorese.language.constants import Constants
 from tensorese.records.nouns import Sketch
-from tensorese.space.canonical import Constants
 from tensorese.space.slots import Slot, Tile
 
 LOW = "meta_schedule.thread_extent_low_inclusive"

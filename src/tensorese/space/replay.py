@@ -25,31 +25,38 @@ class Replayed:
     """Every postprocessor agreed."""
 
 
-class Referee:
-    """A task's module and target, and stock MetaSchedule's rules for them.
+def tune_context(module: Any, target: str) -> Any:
+    """Stock MetaSchedule's rules for a module and target.
 
     For CUDA these are the plain `cuda` rules, which need none of the tensor intrinsics that take
     20 s to import; the tensor-core family is a space of its own.
     """
+    spec = json.loads(target)
+    # Plain rules tensorize with nothing but x86's intrinsics, which cost little.
+    tvm = import_tvm("llvm")
+    ms = tvm.s_tir.meta_schedule
+    generator = "post-order-apply"
+    if spec["kind"] == "cuda":
+        generator = ms.space_generator.PostOrderApply(
+            sch_rules="cuda", postprocs="cuda", mutator_probs="cuda"
+        )
+    return ms.TuneContext(
+        mod=module, target=tvm.target.Target(spec), space_generator=generator, num_threads=1
+    )
+
+
+def stock_postprocessors(module: Any, target: str) -> list[Any]:
+    return list(tune_context(module, target).space_generator.postprocs)
+
+
+class Referee:
+    """A task's module and target, and stock MetaSchedule's rules for them."""
 
     def __init__(self, module: Any, target: str) -> None:
-        spec = json.loads(target)
-        # Plain rules tensorize with nothing but x86's intrinsics, which cost little.
         self.tvm = import_tvm("llvm")
         self.module = module
         self.target = target
-        ms = self.tvm.s_tir.meta_schedule
-        generator = "post-order-apply"
-        if spec["kind"] == "cuda":
-            generator = ms.space_generator.PostOrderApply(
-                sch_rules="cuda", postprocs="cuda", mutator_probs="cuda"
-            )
-        self.context = ms.TuneContext(
-            mod=module,
-            target=self.tvm.target.Target(spec),
-            space_generator=generator,
-            num_threads=1,
-        )
+        self.context = tune_context(module, target)
         self.traces = [sch.trace for sch in self.context.generate_design_space()]
         self.instructions = [list(trace.insts) for trace in self.traces]
 

@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from tensorese.identity import plain
+from tensorese.language.constants import Constants, put_constants, take_constants
 from tensorese.language.metaschedule import Trace, join_trace, split_trace
 from tensorese.records.nouns import Program, Sketch, Workload
-from tensorese.space.canonical import Constants, put_constants, take_constants
 from tensorese.space.decisions import DecisionSpace
 from tensorese.space.kernels import find_limits
+from tensorese.space.locating import find_locators
+from tensorese.space.locations import LoopRule
 from tensorese.space.placements import find_placements
-from tensorese.space.probing import Probe, find_locators
+from tensorese.space.probing import Probe
 from tensorese.space.replay import SCHEDULE_ERRORS, Referee, Replayed
 from tensorese.space.slots import typed_slots
 from tensorese.space.tiles import Ints, SpaceError
@@ -81,10 +84,11 @@ def task_space(module: Any, target: str, *, seed: int = 0) -> TaskSpace:
     referee = Referee(module, target)
     rng = np.random.default_rng(seed)
     spaces, probes = [], []
+    checked: set[LoopRule] = set()
     for index, trace in enumerate(referee.traces):
         space, probe = _sketch_space(referee, index, trace)
         if space.covered:
-            space = find_locators(probe, space, rng)
+            space = find_locators(probe, space, rng, checked)
         if space.covered:
             find = find_limits if json.loads(target)["kind"] == "cuda" else find_placements
             space = find(probe, space)
@@ -104,16 +108,3 @@ def _sketch_space(referee: Referee, index: int, trace: Any) -> tuple[DecisionSpa
     space = DecisionSpace(sketch=sketch, slots=typed, constants=constants)
     probe = Probe(referee=referee, index=index, sketch=sketch, slots=typed)
     return replace(space, reason=reason), probe
-
-
-def plain(value: Any) -> Any:
-    """TVM's arrays, strings and numbers as Python's own."""
-    if isinstance(value, bool | float) or value is None:
-        return value
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, int):
-        return int(value)
-    if hasattr(value, "value"):  # IntImm, FloatImm
-        return value.value
-    return [plain(item) for item in value]

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from tensorese.measure.candidates import workload_of
+from tensorese.identity import workload_of
 from tensorese.records.nouns import Workload
 from tensorese.tvm_env import import_tvm
 from tensorese.workloads.errors import ModelError

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from tensorese.language.constants import complete
 from tensorese.language.metaschedule import join_trace
 from tensorese.records.exporters.ansor import FAILED_COST
 from tensorese.records.exporters.files import Exported, replacing
@@ -64,7 +65,8 @@ def _why_not(m: Measurement, can_hash: bool) -> str:
 
 def _record(m: Measurement, index: int) -> list[Any]:
     sketch = m.program.sketch
-    trace = join_trace(sketch.body, sketch.slots, m.program.decisions, m.program.tail)
+    body = complete(sketch.body, m.platform.target)
+    trace = join_trace(body, sketch.slots, m.program.decisions, m.program.tail)
     costs = list(m.run_secs) if m.status is Status.OK else [FAILED_COST]
     return [index, [trace, costs, json.loads(m.platform.target), _args(m.program.workload)]]
 

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tensorese.errors import ImportFormatError
+from tensorese.errors import ImportFormatError, TargetError
 from tensorese.language.ansor import Slots
+from tensorese.language.constants import complete, take_constants
 from tensorese.language.metaschedule import split_trace
 from tensorese.records.importers.ansor import NO_TIME
 from tensorese.records.importers.lines import Skipped, json_lines, read_each
@@ -85,7 +86,7 @@ class _Reader:
         index, (trace, costs, target, args) = line
         if costs is None:
             return None
-        program = self._program(index, trace, args)
+        program = self._program(index, trace, args, canonical_json(target))
         failed = not costs or max(costs) >= NO_TIME
         run_secs = () if failed else tuple(float(cost) for cost in costs)
         return Measurement(
@@ -106,14 +107,26 @@ class _Reader:
         self.repeats[name] += 1
         return content_id("imported", self.platform, *name, str(self.repeats[name]))
 
-    def _program(self, index: int, trace: list[Any], args: list[Any]) -> Program:
+    def _program(self, index: int, trace: list[Any], args: list[Any], target: str) -> Program:
         workload = self.workloads.get(index)
         if workload is None:
             key, module = self.modules[index]
             specs = [TensorSpec(shape=tuple(shape), dtype=dtype) for _, dtype, shape in args]
             workload = self.workloads[index] = workload_of_module(module, key, specs)
         body, slots, decisions, tail = split_trace(trace)
+        if workload.module:
+            body = _without_constants(body, target)
         sketch = self.sketches.setdefault(
             (body, slots), Sketch(dialect="metaschedule", body=body, slots=slots)
         )
         return Program(workload=workload, sketch=sketch, decisions=decisions, tail=tail)
+
+
+def _without_constants(body: str, target: str) -> str:
+    """Canonical where the platform's numbers are those its target implies; search may have changed
+    them, which makes another program."""
+    canonical, _ = take_constants(body)
+    try:
+        return canonical if complete(canonical, target) == body else body
+    except TargetError:
+        return body

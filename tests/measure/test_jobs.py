@@ -1,0 +1,79 @@
+"""What a worker is sent for a program alone: a trace complete for the worker's own platform."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensorese.identity import structure_of, workload_of
+from tensorese.language.constants import complete, is_canonical
+from tensorese.measure.base import Candidate, Ticket
+from tensorese.measure.build_worker import load_module, load_scheduled
+from tensorese.measure.candidates import from_schedule
+from tensorese.measure.demo import conv2d_module
+from tensorese.measure.jobs import Job, trace_of
+from tensorese.records.nouns import Program
+from tensorese.space.space import task_space
+
+pytestmark = pytest.mark.tvm
+
+SMALL = '{"kind":"llvm","num-cores":2}'
+LARGE = '{"kind":"llvm","num-cores":16}'
+
+
+def _job(program: Program) -> Job:
+    return Job(0, 0, Candidate(program=program), Ticket(1), {})
+
+
+def _schedules() -> tuple[Any, Any]:
+    """One row of the small platform's space, scheduled for both platforms."""
+    module = conv2d_module()
+    small, large = task_space(module, SMALL), task_space(module, LARGE)
+    row = small.sketches[0].sample(1, np.random.default_rng(0))[0]
+    ids = [space.sketch.id for space in large.sketches]
+    there = ids.index(small.sketches[0].sketch.id)
+    return small.replay(0, row).schedule, large.replay(there, row).schedule
+
+
+def test_a_stored_program_replays_with_the_numbers_of_the_platform_it_comes_to() -> None:
+    here, there = _schedules()
+    workload = workload_of(conv2d_module())
+    program = from_schedule(here, workload).program
+    assert program.id == from_schedule(there, workload).program.id
+    assert is_canonical(program.sketch.body)
+
+    for target, wanted in ((SMALL, here), (LARGE, there)):
+        job = _job(program)
+        module, tail = load_scheduled(job.build_message(target))
+        assert structure_of(module) == structure_of(wanted.mod)
+        # The record keeps the tail of this platform; runner and export replay trace and tail.
+        job.build = {"tail": tail}
+        assert job.program.id == program.id
+        assert job.program.tail == from_schedule(wanted, workload).program.tail
+        assert not job.source(target)["postprocess"]
+        assert structure_of(load_module(job.source(target))) == structure_of(wanted.mod)
+
+
+def test_a_record_of_before_with_its_numbers_inside_replays_as_it_was_stored() -> None:
+    here, _ = _schedules()
+    program = from_schedule(here, workload_of(conv2d_module())).program
+    old = replace(program.sketch, body=complete(program.sketch.body, SMALL))
+    job = _job(replace(program, sketch=old))
+    message = job.build_message(LARGE)
+    assert not message["postprocess"]
+    module, tail = load_scheduled(message)
+    assert tail == ""
+    assert structure_of(module) == structure_of(here.mod)
+
+
+def test_the_trace_holds_the_targets_numbers() -> None:
+    here, _ = _schedules()
+    program = from_schedule(here, workload_of(conv2d_module())).program
+    for target, parallel in ((SMALL, 32), (LARGE, 256)):
+        instructions, _ = json.loads(trace_of(program, target))
+        found = [i[1] for i in instructions if i[2][:1] == ["meta_schedule.parallel"]]
+        assert found[0][1] == parallel
