@@ -20,8 +20,10 @@ VERBS: dict[str, tuple[str, str]] = {
     # verb: (module:command, the line `tensorese --help` shows without importing it)
     "doctor": ("tensorese.cli.doctor:doctor", "Check this machine and run one real program."),
     "demo": ("tensorese.cli.demo:demo", "Measure candidates of a conv2d; best against naive."),
+    "tune": ("tensorese.cli.tune:tune", "Tune a model: a faster, verified library and a report."),
     "tasks": ("tensorese.cli.tasks:tasks", "List what there is to tune in a model."),
     "measure": ("tensorese.cli.measure:measure", "Measure a store's programs on this machine."),
+    "collect": ("tensorese.cli.collect:collect", "Measure random programs of many tasks."),
     "data": ("tensorese.cli.data:data", "Import, inspect, export, merge and verify records."),
     "train": ("tensorese.cli.train:train", "Train a cost model on measured programs."),
     "eval": ("tensorese.cli.eval:evaluate", "Judge a model on workloads it has not seen."),

@@ -1,0 +1,110 @@
+"""The Python face of the main job: `tensorese.tune` and `tensorese.load`."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tensorese.errors import TargetError
+from tensorese.measure.tuning_farm import TuningFarm
+from tensorese.search.base import Ranker
+from tensorese.search.events import Announcer, Callback
+from tensorese.search.rankers import ranker_named
+from tensorese.search.tune_tasks import Run, tune_tasks
+from tensorese.search.tuning_config import TuneConfig
+from tensorese.targets import parse_target, platform_of
+from tensorese.tvm_env import import_tvm
+
+
+def tune(
+    model: Any,
+    target: str = "host",
+    *,
+    trials: int | None = None,
+    minutes: float | None = None,
+    ranker: str | Ranker = "auto",
+    out: str | Path | None = None,
+    tasks: Sequence[str] = (),
+    early_stopping: int = 0,
+    warm: Sequence[str | Path] = (),
+    platform: str = "",
+    callbacks: Iterable[Callback] = (),
+    seed: int = 0,
+    compile: bool = True,
+    started: float | None = None,
+) -> Run:
+    """Tunes a model on this machine and builds the verified library into the run folder.
+
+    `model` is what `tensorese tune` takes, or a `torch.export.ExportedProgram`. The same call
+    again resumes; limits count over all sittings. Without limits it ends after ten minutes.
+    """
+    begun = time.time() if started is None else started
+    config = TuneConfig(
+        trials=trials,
+        minutes=minutes,
+        tasks=tuple(tasks),
+        early_stopping=early_stopping,
+        seed=seed,
+    )
+    parsed = parse_target(target)
+    _require_device(parsed)
+    where = platform_of(parsed, platform)
+    announcer = Announcer(callbacks)
+    with TuningFarm(parsed, platform=where) as farm:  # comes up while the model is read
+        chosen, said = ranker_named(ranker, where.name) if isinstance(ranker, str) else (ranker, "")
+        if said:
+            announcer.on_note(said)
+        from tensorese.workloads import load_network, tasks_of
+
+        network = load_network(model)
+        run = tune_tasks(
+            tasks_of(network, parsed),
+            target=parsed,
+            platform=where,
+            measurer=farm,
+            ranker=chosen,
+            out=Path(out) if out is not None else default_out(network.name),
+            config=config,
+            model=str(model) if isinstance(model, str | Path) else network.name,
+            network=network.name,
+            callbacks=[announcer],
+            started=begun,
+            compiles=compile,
+        )
+    if compile:
+        build(run.path, announcer.on_note)
+    return run
+
+
+def build(run: Path, say: Callable[[str], None]) -> dict[str, Any]:
+    """The library, its certificate and the report, from what the run folder holds."""
+    deploy: Any = importlib.import_module("tensorese.deploy")
+    report: Any = importlib.import_module("tensorese.report")
+    certificate: dict[str, Any] = deploy.compile_run(run, on_step=say)
+    report.write_report(run)
+    return certificate
+
+
+def load(run: str | Path) -> Any:
+    """The tuned library of a run folder: callable on numpy arrays and torch tensors."""
+    deploy: Any = importlib.import_module("tensorese.deploy")
+    return deploy.load(Path(run))
+
+
+def default_out(name: str) -> Path:
+    return Path("runs") / name
+
+
+def _require_device(target: str) -> None:
+    kind = str(json.loads(target)["kind"])
+    if kind == "llvm":
+        return
+    if not import_tvm().device(kind, 0).exist:
+        raise TargetError(
+            f"tuning for {kind} needs such a device on this machine, but none was found; "
+            "name target 'host', or run it where the device is"
+        )

@@ -1,0 +1,68 @@
+"""`tensorese tune`: from a model to a faster, verified library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("model")
+@click.option("--target", default="host", show_default=True, help="host, cuda or JSON.")
+@click.option("--trials", type=int, default=None, help="Programs to measure, in total.")
+@click.option("--minutes", type=float, default=None, help="Wall-clock limit, everything included.")
+@click.option("--model", "ranker", default="auto", show_default=True, help="auto, none or DIR.")
+@click.option("--out", type=_PATH, default=None, help="Run folder; runs/NAME if absent.")
+@click.option("--tasks", multiple=True, help="Only these: glob on name or operator, or id.")
+@click.option("--early-stopping", default=0, help="End a task after N trials without gain.")
+@click.option("--warm", multiple=True, type=_PATH, help="Earlier run, store or database.")
+@click.option("--platform", default="", help="Name of this hardware; derived if absent.")
+@click.option("--seed", default=0, show_default=True, help="Of the search.")
+@click.option("--no-compile", is_flag=True, help="Measure only; tensorese compile RUN later.")
+@click.option("--json", "as_json", is_flag=True, help="Events as JSON, one a line.")
+def tune(
+    model: str,
+    target: str,
+    trials: int | None,
+    minutes: float | None,
+    ranker: str,
+    out: Path | None,
+    tasks: tuple[str, ...],
+    early_stopping: int,
+    warm: tuple[Path, ...],
+    platform: str,
+    seed: int,
+    no_compile: bool,
+    as_json: bool,
+) -> int:
+    """Tune MODEL: a .onnx or .pt2 file, or zoo:NAME[@shape]. Ends with a library and a report.
+
+    --trials and --minutes are totals: the same command again goes on where it stopped, and does
+    nothing once they are used up. With neither, it ends after 10 minutes. Ctrl-C finishes the
+    current measurement and builds the best so far (exit code 130).
+    """
+    from tensorese import api
+    from tensorese.cli.tune_view import process_start, view_for
+
+    with view_for(as_json=as_json) as view:
+        run = api.tune(
+            model,
+            target,
+            trials=trials,
+            minutes=minutes,
+            ranker=ranker,
+            out=out,
+            tasks=tasks,
+            early_stopping=early_stopping,
+            warm=warm,
+            platform=platform,
+            callbacks=[view],
+            seed=seed,
+            compile=not no_compile,
+            started=process_start(),
+        )
+        view.summary(run)
+    return 130 if run.state == "interrupted" else 0

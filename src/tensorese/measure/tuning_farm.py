@@ -1,0 +1,161 @@
+"""The farm as a tuning run needs it: it waits while its owner thinks, and times finalists longer.
+
+A search works in the process that owns the farm. On a machine without spare cores that work would
+disturb timed runs just as builders would, so it happens inside `thinking()`: the farm finishes the
+run it is at, starts no other, and goes on building.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from tensorese.errors import MeasureError
+from tensorese.measure.director import Director
+from tensorese.measure.farm import Farm
+from tensorese.measure.jobs import Job
+from tensorese.measure.timing import TimingConfig
+from tensorese.measure.wire import Message
+
+FINALIST = "finalist"
+"""The origin of candidates that are timed again with `STRICT`."""
+STRICT = TimingConfig(min_samples=10, max_samples=80, budget_ms=150.0, precision=0.003)
+
+
+class Cancelled(MeasureError):
+    """What a ticket gives for candidates that were not started any more."""
+
+
+class TuningFarm(Farm):
+    """A `Farm` that can be held and emptied."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.held = False
+        self.cancelled = False
+        self.calm = threading.Event()
+        """Set while no program is timed."""
+        self.calm.set()
+        self.settled = threading.Event()
+        self.phase_lock = threading.Lock()
+        super().__init__(*args, **kwargs)
+
+    def _make_director(self) -> Director:
+        return TuningDirector(self)
+
+    @contextlib.contextmanager
+    def thinking(self) -> Iterator[None]:
+        """No timed run happens inside, where those would share this process's cores."""
+        if not self.plan.exclusive or self._failure is not None:
+            yield
+            return
+        with self.phase_lock:
+            self.held = True
+        self._wake()
+        self.calm.wait()
+        try:
+            yield
+        finally:
+            self.held = False
+            self._wake()
+
+    def cancel(self) -> None:
+        """The candidate being timed is finished and stored, the others raise `Cancelled`."""
+        self.cancelled = True
+        self._wake()
+
+    def settle(self) -> None:
+        """After `cancel`: waits for the candidate that was being timed."""
+        self.settled.wait()
+
+
+class TuningDirector(Director):
+    farm: TuningFarm
+
+    def __init__(self, farm: TuningFarm) -> None:
+        super().__init__(farm)
+        self.kept: dict[str, tuple[str, Message]] = {}
+        """Built finalists by program id: each is compiled once and run in several turns."""
+
+    def run(self) -> None:
+        try:
+            super().run()
+        finally:
+            self.farm.calm.set()  # nobody waits for a thread that has ended
+            self.farm.settled.set()
+
+    def _dispatch(self) -> None:
+        if self.farm.cancelled:
+            self._drop_waiting()
+        if self.kept:
+            self._skip_known_builds()
+        super()._dispatch()
+
+    def _drop_waiting(self) -> None:
+        waiting = [*self.to_build, *self.built]
+        self.to_build.clear()
+        self.built.clear()
+        for ticket in {job.ticket for job in waiting}:
+            ticket.put(Cancelled("cancelled before it was measured"))
+        if not self._is_timing():
+            self.farm.settled.set()
+
+    def _choose_phase(self) -> None:
+        with self.farm.phase_lock:
+            if not self.farm.held:
+                super()._choose_phase()
+            elif not self._is_timing():  # the program that is being timed ends undisturbed
+                self.timing_phase = False
+                for worker in self.workers.values():
+                    worker.resume()
+            if self.timing_phase:
+                self.farm.calm.clear()
+            else:
+                self.farm.calm.set()
+
+    def _is_timing(self) -> bool:
+        return any(w.job for w in self.workers.values() if w.role == "run")
+
+    def _until_next_deadline(self) -> float | None:
+        if not self.farm.held:
+            return super()._until_next_deadline()
+        waiting, self.built = self.built, type(self.built)()
+        try:
+            return super()._until_next_deadline()  # built programs wait for the owner, not a clock
+        finally:
+            self.built = waiting
+
+    # -- finalists ------------------------------------------------------------------------
+
+    def _skip_known_builds(self) -> None:
+        """A turn of finalists is submitted after the one before: all of it has been built."""
+        while self.to_build and self.to_build[0].candidate.program.id in self.kept:
+            job = self.to_build.popleft()
+            job.artifact, job.build = self.kept[job.candidate.program.id]
+            job.built_at = time.monotonic()
+            self.built.append(job)
+
+    def _replace_crew(self) -> None:
+        self.kept.clear()
+        super()._replace_crew()
+
+    def _on_built(self, job: Job, reply: Message) -> None:
+        super()._on_built(job, reply)
+        if job.candidate.origin == FINALIST and reply["status"] == "ok":
+            self.kept[job.candidate.program.id] = (job.artifact, reply)
+
+    def _record(self, job: Job, *rest: Any) -> Any:
+        if job.candidate.origin == FINALIST:
+            job.artifact = ""  # it is run again; the scratch folder goes with the farm
+        return super()._record(job, *rest)
+
+    def _run_message(self, job: Job, best: float) -> Message:
+        message = super()._run_message(job, best)
+        if job.candidate.origin == FINALIST:
+            strict = dataclasses.asdict(STRICT)
+            message |= {"timing": json.loads(json.dumps(strict)), "verify": "all"}
+        return message

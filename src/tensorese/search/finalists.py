@@ -1,0 +1,91 @@
+"""The fastest programs of each task timed again, in turns, before one is called the best.
+
+A search that looks at a hundred noisy timings ends with the luckiest of them. Timed again side by
+side, with the machine in one and the same mood for all, the finalists show what they are.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tensorese.measure.base import Candidate, Measurer
+from tensorese.measure.tuning_farm import FINALIST
+from tensorese.records.nouns import Measurement, Status
+
+_NEAR = 1.25  # times the best: what was slower than that was not unlucky
+
+
+@dataclass(frozen=True, kw_only=True)
+class Winner:
+    """A task's best program. `latency` is the median of its turns, or of its one measurement."""
+
+    measurement: Measurement
+    latency: float
+    remeasured: tuple[float, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        program = self.measurement.program
+        sketch = program.sketch
+        return {
+            "program": program.id,
+            "sketch": {
+                "dialect": sketch.dialect,
+                "body": sketch.body,
+                "slots": [list(slot) for slot in sketch.slots],
+            },
+            "decisions": list(program.decisions),
+            "tail": program.tail,
+            "latency": self.latency,
+            "remeasured": list(self.remeasured),
+            "verified": bool(self.measurement.verification.get("passed")),
+        }
+
+
+def leaders(measurements: Iterable[Measurement], n: int) -> list[Measurement]:
+    """Up to `n` distinct programs, fastest first, none far behind the best."""
+    valid = sorted((m for m in measurements if m.status is Status.OK), key=lambda m: m.latency)
+    distinct: dict[str, Measurement] = {}
+    for measurement in valid:
+        distinct.setdefault(measurement.program.id, measurement)
+    found = list(distinct.values())[:n]
+    return [m for m in found if m.latency <= _NEAR * found[0].latency]
+
+
+def remeasure(
+    measurer: Measurer,
+    chosen: Mapping[str, Sequence[Measurement]],
+    rounds: int,
+    keep_going: Callable[[], bool] = lambda: True,
+) -> dict[str, Winner]:
+    """`chosen` lists every task's leaders, fastest first; one turn goes over all of them."""
+    candidates = [
+        Candidate(program=m.program, origin=FINALIST) for ms in chosen.values() for m in ms
+    ]
+    turns: dict[str, list[Measurement]] = {c.program.id: [] for c in candidates}
+    for turn in range(rounds):
+        if turn and not keep_going():
+            break
+        for measurement in measurer.measure(candidates):
+            turns[measurement.program.id].append(measurement)
+    found = {task: best_of(ms, turns) for task, ms in chosen.items()}
+    return {task: winner for task, winner in found.items() if winner is not None}
+
+
+def best_of(
+    chosen: Sequence[Measurement], turns: Mapping[str, Sequence[Measurement]]
+) -> Winner | None:
+    """The lowest median. A program that failed a turn is out; None when none is left."""
+    standing = []
+    for first in chosen:
+        again = turns.get(first.program.id, ())
+        if any(m.status not in (Status.OK, Status.INFRA_ERROR) for m in again):
+            continue
+        timed = [m for m in again if m.status is Status.OK]
+        times = tuple(m.latency for m in timed)
+        checked = next((m for m in timed if m.verification), first)
+        latency = statistics.median(times) if times else first.latency
+        standing.append(Winner(measurement=checked, latency=latency, remeasured=times))
+    return min(standing, key=lambda winner: winner.latency, default=None)

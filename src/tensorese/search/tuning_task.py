@@ -1,0 +1,158 @@
+"""One task of a run: its space, built when first needed, and the way from proposals to candidates.
+
+Everything random is seeded by the run's seed, the task and the batch, never by what was drawn
+before: a resumed run proposes what an uninterrupted one would have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tensorese.measure.base import Candidate
+from tensorese.records.nouns import Measurement, Platform, Program, Status
+from tensorese.search.base import Proposal, Proposer, TaskState
+from tensorese.search.events import TaskLine
+from tensorese.search.scheduler import Progress
+from tensorese.search.tuning_config import TuneError
+from tensorese.space.materialise import materialise
+from tensorese.space.replay import SCHEDULE_ERRORS
+from tensorese.space.space import task_space
+
+if TYPE_CHECKING:
+    from tensorese.workloads.tasks import Task
+
+ProposerOf = Callable[[int], Proposer]
+"""A proposer for a seed: made anew for every batch."""
+Seeds = Callable[[TaskState, int], list[Proposal]]
+"""Up to so many rows worth trying first, from earlier runs."""
+
+_WIDTHS = {"float64": 8, "int64": 8, "float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1, "bool": 1}
+
+
+class Untunable(TuneError):
+    """A task without a space; the network keeps its unscheduled kernel."""
+
+
+class TuningTask:
+    def __init__(self, task: Task, platform: Platform, *, seed: int) -> None:
+        self.task = task
+        self.platform = platform
+        self.seed = seed
+        self.proposed = 0
+        """Batches so far."""
+        self.progress = Progress(
+            name=task.name,
+            operator=task.operator,
+            weight=task.weight,
+            flops=task.flops,
+            bytes=sum(math.prod(a.shape) * _width(a.dtype) for a in task.workload.args),
+        )
+        self.measurements: list[Measurement] = []
+        self._state: TaskState | None = None
+
+    @property
+    def id(self) -> str:
+        return self.task.workload.id
+
+    @property
+    def state(self) -> TaskState:
+        return self.open()
+
+    def open(self) -> TaskState:
+        """Builds the space when called first, which takes TVM a second or so."""
+        if self._state is None:
+            try:
+                space = task_space(self.task.module, self.task.target, seed=0)
+            except SCHEDULE_ERRORS as error:
+                lines = str(error).strip().splitlines() or [type(error).__name__]
+                raise Untunable(f"TVM has no space for it ({lines[-1].strip()[:160]})") from error
+            if not space.sketches:
+                raise Untunable("TVM offers no sketch for it")
+            self._state = TaskState(self.task.workload, space, self.platform)
+            for measurement in self.measurements:
+                self._state.add(measurement)
+        return self._state
+
+    def add(self, measurements: Sequence[Measurement]) -> None:
+        self.measurements.extend(measurements)
+        if self._state is not None:
+            for measurement in measurements:
+                self._state.add(measurement)
+
+    def propose(self, n: int, proposer_of: ProposerOf, seeds: Seeds | None) -> list[Proposal]:
+        """Rows for the task's next batch, promised; none when the space is exhausted."""
+        state = self.state
+        found = list(seeds(state, n)) if seeds is not None and not self.proposed else []
+        found = [p for p in found if (p.sketch, p.row) not in state.seen][:n]
+        state.promise(found)
+        if len(found) < n:
+            proposer = proposer_of(derive(self.seed, self.id, self.proposed))
+            more = proposer.propose(state, n - len(found))
+            state.promise(more)
+            found.extend(more)
+        self.proposed += 1
+        return found
+
+    def place(self, named: Sequence[tuple[str, Proposal]]) -> list[Proposal]:
+        """Rows of an interrupted batch, found again by the ids of their sketches."""
+        places = {s.sketch.id: i for i, s in enumerate(self.state.space.sketches)}
+        found = [replace(p, sketch=places[sketch]) for sketch, p in named if sketch in places]
+        self.state.promise(found)
+        self.proposed += 1
+        return found
+
+    def named(self, proposals: Sequence[Proposal]) -> list[tuple[str, Proposal]]:
+        sketches = self.state.space.sketches
+        return [(sketches[p.sketch].sketch.id, p) for p in proposals]
+
+    def program(self, proposal: Proposal) -> Program:
+        return self.state.space.program(proposal.sketch, proposal.row, self.task.workload)
+
+    def candidates(
+        self, proposals: Sequence[Proposal]
+    ) -> tuple[list[Candidate], list[Measurement]]:
+        """Scheduled candidates, and the trials that ended here because TVM refused the row."""
+        rows = [(p.sketch, p.row) for p in proposals]
+        made = materialise(self.state.space, rows, self.task.workload)
+        candidates, refused = [], []
+        for proposal, one in zip(proposals, made, strict=True):
+            if one.schedule is None:
+                refused.append(
+                    Measurement(
+                        program=one.program,
+                        platform=self.platform,
+                        status=Status.INVALID,
+                        error=one.error,
+                        origin=proposal.origin,
+                    )
+                )
+            else:
+                candidates.append(Candidate(program=one.program, origin=proposal.origin))
+        return candidates, refused
+
+    def line(self) -> TaskLine:
+        progress = self.progress
+        return TaskLine(
+            workload=self.id,
+            name=self.task.name,
+            operator=self.task.operator,
+            weight=self.task.weight,
+            flops=self.task.flops,
+            trials=progress.trials,
+            failures=progress.failures,
+            latency=progress.best if progress.valid else None,
+            note=progress.over,
+        )
+
+
+def derive(seed: int, task: str, batch: int) -> int:
+    digest = hashlib.sha256(f"{seed}/{task}/{batch}".encode()).digest()
+    return int.from_bytes(digest[:8], "little")
+
+
+def _width(dtype: str) -> int:
+    return _WIDTHS.get(dtype, 4)
