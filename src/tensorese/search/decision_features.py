@@ -53,6 +53,17 @@ def named_features(sketch: Sketch, rows: Ints) -> Named:
     return found | _levels(levels)
 
 
+def emphasis(names: Mapping[str, int]) -> Floats:
+    """How much a difference in each feature counts, tried on measured convolutions and matmuls."""
+    found = np.ones(len(names))
+    for name, column in names.items():
+        if name.endswith(".lanes"):
+            found[column] = 2.5
+        elif name.startswith(("level ", "inside ", "body")) or " is " in name:
+            found[column] = 0.5
+    return found
+
+
 def table(named: Mapping[str, Floats], names: Mapping[str, int], n: int) -> Floats:
     """`[n, len(names)]`; unknown names are dropped, missing ones are 0."""
     values = np.zeros((n, len(names)))

@@ -40,7 +40,13 @@ class GaussianProcess:
     """Fitted when made. Inputs are standardised here; `shape` is chosen by evidence when None."""
 
     def __init__(
-        self, x: Floats, y: Floats, *, mean: float | None = None, shape: Shape | None = None
+        self,
+        x: Floats,
+        y: Floats,
+        *,
+        emphasis: Floats | None = None,
+        mean: float | None = None,
+        shape: Shape | None = None,
     ) -> None:
         self._centre = x.mean(0)
         spread = x.std(0)
@@ -48,6 +54,8 @@ class GaussianProcess:
         # Divided by the root of their number, features lie about 1 apart however many they are.
         scale = 1.0 / math.sqrt(max(1, int(open_.sum())))
         self._weight = np.where(open_, scale / np.where(open_, spread, 1.0), 0.0)
+        if emphasis is not None:
+            self._weight = self._weight * emphasis
         self._points = self._place(x)
         self.mean = float(y.mean()) if mean is None else mean
         self.scale = max(float(np.sqrt(np.mean((y - self.mean) ** 2))), 1e-6)

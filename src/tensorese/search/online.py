@@ -8,26 +8,21 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from tensorese.records.nouns import Measurement, Sketch, Status, Workload
-from tensorese.search.decision_features import Floats, named_features, table
+from tensorese.records.nouns import Measurement, Sketch, Workload
+from tensorese.search.decision_features import Floats, emphasis, named_features, table
 from tensorese.search.gaussian import GaussianProcess, Shape
+from tensorese.search.labels import Names, columns_of, is_label, labels_of, seconds_of
 from tensorese.search.pool import row_keys
 from tensorese.space.tiles import Ints
 
-FAILURES = frozenset(
-    {
-        Status.INVALID,
-        Status.BUILD_ERROR,
-        Status.BUILD_TIMEOUT,
-        Status.RUN_ERROR,
-        Status.RUN_TIMEOUT,
-        Status.WRONG_OUTPUT,
-    }
-)
-WORST = 6.0  # doublings behind the best: beyond that, and for failures, it is all the same
 FEW = 8  # labels from which the kernel's shape is learnt
-MANY = 256  # labels from which it is learnt no more: a fit grows with their cube
-MOST = 384  # labels kept: the best and the latest
+MANY = 256  # labels from which it is learnt no more
+MOST = 384  # labels kept, the best and the latest: a fit grows with their cube
+LENT = 192  # labels of other tasks that a task starts from
+TRUST = 8.0  # how many labels of its own outweigh what other tasks say
+
+Key = tuple[str, str]
+"""Workload id and platform."""
 
 
 @dataclass
@@ -35,44 +30,60 @@ class _Task:
     """Labels of one task on one platform, and what was learnt from them."""
 
     measurements: dict[str, Measurement] = field(default_factory=dict)
-    names: dict[str, int] = field(default_factory=dict)
+    names: Names = field(default_factory=dict)
     model: GaussianProcess | None = None
+    share: float = 1.0
+    """How much of what other tasks say holds here."""
 
     def add(self, measurements: Iterable[Measurement]) -> bool:
         before = len(self.measurements)
-        labels = (m for m in measurements if _seconds(m) > 0 or m.status in FAILURES)
-        self.measurements.update((m.id, m) for m in labels)
+        self.measurements.update((m.id, m) for m in measurements if is_label(m))
         return len(self.measurements) > before
 
-    def learn(self) -> None:
+    def learn(self, others: _Loan | None) -> None:
         kept = _kept(list(self.measurements.values()))
-        seconds = np.array([_seconds(m) for m in kept])
-        ran = seconds > 0
-        best = seconds[ran].min() if ran.any() else 1.0
-        labels = -np.minimum(np.log2(np.where(ran, seconds, np.inf) / best), WORST)
-        columns = self._columns(kept)
+        labels, mean = labels_of(kept)
+        columns = columns_of(kept, self.names)
+        if others is not None:
+            said = others.predict_rows(kept)
+            # Least squares, drawn towards full agreement as if by `TRUST` labels.
+            power = float(np.mean(said**2)) + 1e-9
+            agreed = float(said @ (labels - mean)) + TRUST * power
+            self.share = float(np.clip(agreed / ((len(kept) + TRUST) * power), 0, 1))
+            labels = labels - self.share * said
         shape = Shape() if len(kept) < FEW else None
         if self.model is not None and len(kept) > MANY:
             shape = self.model.shape
-        # Failures alone must count as worse than what is unknown, so the mean is not theirs.
-        mean = float(labels[ran].mean()) if ran.any() else 0.0
-        self.model = GaussianProcess(columns, labels, mean=mean, shape=shape)
+        self.model = GaussianProcess(
+            columns, labels, emphasis=emphasis(self.names), mean=mean, shape=shape
+        )
 
-    def _columns(self, kept: Sequence[Measurement]) -> Floats:
-        by_sketch: dict[str, list[int]] = {}
-        for index, measurement in enumerate(kept):
-            by_sketch.setdefault(measurement.program.sketch.id, []).append(index)
-        parts = []
-        for members in by_sketch.values():
-            rows = np.array([kept[i].program.decisions for i in members], dtype=np.int64)
-            named = named_features(kept[members[0]].program.sketch, rows)
-            for name in named:
-                self.names.setdefault(name, len(self.names))
-            parts.append((members, named))
-        columns = np.zeros((len(kept), len(self.names)))
-        for members, named in parts:
-            columns[members] = table(named, self.names, len(members))
-        return columns
+
+class _Loan:
+    """What tasks of the same make say of a row: their labels, each relative to its task's mean."""
+
+    def __init__(self, tasks: Sequence[_Task]) -> None:
+        self.names: Names = {}
+        each = max(8, LENT // len(tasks))
+        kept, labels = [], []
+        for task in tasks:
+            own = list(task.measurements.values())
+            marks, mean = labels_of(own)
+            order = np.argsort(-marks, kind="stable")
+            picked = order[np.unique(np.linspace(0, len(own) - 1, each).astype(np.int64))]
+            kept += [own[k] for k in picked]
+            labels.append(marks[picked] - mean)
+        columns = columns_of(kept, self.names)
+        self.model = GaussianProcess(
+            columns, np.concatenate(labels), emphasis=emphasis(self.names), mean=0.0
+        )
+
+    def predict(self, sketch: Sketch, rows: Ints) -> Floats:
+        return self.model.predict(table(named_features(sketch, rows), self.names, len(rows)))[0]
+
+    def predict_rows(self, measurements: Sequence[Measurement]) -> Floats:
+        columns = columns_of(measurements, dict(self.names))[:, : len(self.names)]
+        return self.model.predict(columns)[0]
 
 
 class OnlineRanker:
@@ -80,54 +91,87 @@ class OnlineRanker:
 
     Scores are log2 speed against the task's best, plus `optimism` standard deviations. Before
     anything is known they are arbitrary but fixed. Censored runs count as that slow at least,
-    failures as the worst, faults of the machinery as nothing.
+    failures as the worst, faults of the machinery as nothing. With `shared`, a task starts from
+    what tasks with the same tiles (other shapes of the operator) have taught.
     """
 
     name = "online"
     needs = "decisions"
 
-    def __init__(self, *, optimism: float = 0.5) -> None:
+    def __init__(self, *, optimism: float = 0.5, shared: bool = True) -> None:
         self.optimism = optimism
-        self._tasks: dict[tuple[str, str], _Task] = {}
+        self.shared = shared
+        self._tasks: dict[Key, _Task] = {}
+        self._families: dict[tuple[str, tuple[int, ...]], list[Key]] = {}
+        self._loans: dict[Key, tuple[int, _Loan]] = {}
+        """With the number of labels it was made from."""
 
     def score(
         self, workload: Workload, platform: str, sketch: Sketch, decisions: npt.ArrayLike
     ) -> npt.NDArray[np.float32]:
         rows: Ints = np.asarray(decisions, dtype=np.int64)
         rows = rows.reshape(len(rows), sketch.n_decisions)
-        task = self._tasks.get((workload.id, platform))
-        if task is None or task.model is None:
-            return _arbitrary(rows)
-        columns = table(named_features(sketch, rows), task.names, len(rows))
-        mean, deviation = task.model.predict(columns)
-        return (mean + self.optimism * deviation).astype(np.float32)
+        key = (workload.id, platform)
+        task = self._tasks.get(key)
+        learnt = task is not None and task.model is not None
+        others = self._loan(key, sketch) if not learnt else self._made(key)
+        scores = np.zeros(len(rows))
+        if others is not None:
+            scores += (task.share if task else 1.0) * others.predict(sketch, rows)
+        if task is not None and task.model is not None:
+            columns = table(named_features(sketch, rows), task.names, len(rows))
+            mean, deviation = task.model.predict(columns)
+            scores += mean + self.optimism * deviation
+        elif others is None:
+            scores = _arbitrary(rows)
+        return scores.astype(np.float32)
 
     def update(self, measurements: Sequence[Measurement]) -> None:
-        touched: dict[tuple[str, str], list[Measurement]] = {}
+        touched: dict[Key, list[Measurement]] = {}
         for measurement in measurements:
             key = (measurement.program.workload.id, measurement.platform.name)
             touched.setdefault(key, []).append(measurement)
         for key, new in touched.items():
             task = self._tasks.setdefault(key, _Task())
             if task.add(new):
-                task.learn()
+                sketch = new[0].program.sketch
+                family = self._families.setdefault((key[1], _make(sketch)), [])
+                if key not in family:
+                    family.append(key)
+                task.learn(self._loan(key, sketch))
+
+    def _made(self, key: Key) -> _Loan | None:
+        """The loan that the task's own model was fitted on top of."""
+        return self._loans[key][1] if key in self._loans else None
+
+    def _loan(self, key: Key, sketch: Sketch) -> _Loan | None:
+        """What the other tasks of the family say now."""
+        if not self.shared:
+            return None
+        family = self._families.get((key[1], _make(sketch)), [])
+        others = [self._tasks[other] for other in family if other != key]
+        others = [task for task in others if len(task.measurements) >= FEW]
+        count = sum(len(task.measurements) for task in others)
+        if not others:
+            return None
+        if key not in self._loans or self._loans[key][0] != count:
+            self._loans[key] = (count, _Loan(others))
+        return self._loans[key][1]
 
 
-def _seconds(measurement: Measurement) -> float:
-    """The label of a run, whole or cut short; 0 for anything else."""
-    if measurement.status not in (Status.OK, Status.CENSORED) or not measurement.run_secs:
-        return 0.0
-    return float(np.median(measurement.run_secs))
+def _make(sketch: Sketch) -> tuple[int, ...]:
+    """The parts of its tiles: the same for every shape of an operator."""
+    return tuple(length for _, length in sketch.slots if length > 0)
 
 
 def _kept(measurements: list[Measurement]) -> list[Measurement]:
     if len(measurements) <= MOST:
         return measurements
     latest = measurements[-MOST // 2 :]
-    older = [m for m in measurements[: -MOST // 2] if _seconds(m) > 0]
-    return sorted(older, key=_seconds)[: MOST // 2] + latest
+    older = [m for m in measurements[: -MOST // 2] if seconds_of(m) > 0]
+    return sorted(older, key=seconds_of)[: MOST // 2] + latest
 
 
-def _arbitrary(rows: Ints) -> npt.NDArray[np.float32]:
+def _arbitrary(rows: Ints) -> Floats:
     """A small fixed number a row, so that nobody takes the first rows for the best ones."""
-    return (row_keys(rows) / np.float64(2**64) * 1e-3).astype(np.float32)
+    return row_keys(rows) / np.float64(2**64) * 1e-3

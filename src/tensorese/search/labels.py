@@ -1,0 +1,68 @@
+"""What a measurement teaches: doublings behind the task's best, 0 at the best."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tensorese.records.nouns import Measurement, Status
+from tensorese.search.decision_features import named_features, table
+
+Floats = npt.NDArray[np.float64]
+Names = dict[str, int]
+
+FAILURES = frozenset(
+    {
+        Status.INVALID,
+        Status.BUILD_ERROR,
+        Status.BUILD_TIMEOUT,
+        Status.RUN_ERROR,
+        Status.RUN_TIMEOUT,
+        Status.WRONG_OUTPUT,
+    }
+)
+WORST = 6.0  # doublings behind the best: beyond that, and for failures, it is all the same
+
+
+def seconds_of(measurement: Measurement) -> float:
+    """Of a run, whole or cut short (then it is that slow at least); 0 for anything else."""
+    if measurement.status not in (Status.OK, Status.CENSORED) or not measurement.run_secs:
+        return 0.0
+    return float(np.median(measurement.run_secs))
+
+
+def is_label(measurement: Measurement) -> bool:
+    """A fault of the machinery says nothing about the program."""
+    return seconds_of(measurement) > 0 or measurement.status in FAILURES
+
+
+def labels_of(measurements: Sequence[Measurement]) -> tuple[Floats, float]:
+    """Labels of one task, at most 0, and the mean of what ran.
+
+    Failures alone must count as worse than what is unknown, so the mean is never theirs.
+    """
+    seconds = np.array([seconds_of(m) for m in measurements])
+    ran = seconds > 0
+    best = seconds[ran].min() if ran.any() else 1.0
+    labels = -np.minimum(np.log2(np.where(ran, seconds, np.inf) / best), WORST)
+    return labels, float(labels[ran].mean()) if ran.any() else 0.0
+
+
+def columns_of(measurements: Sequence[Measurement], names: Names) -> Floats:
+    """Features `[n, len(names)]`; names not met before are added to `names`."""
+    by_sketch: dict[str, list[int]] = {}
+    for index, measurement in enumerate(measurements):
+        by_sketch.setdefault(measurement.program.sketch.id, []).append(index)
+    parts = []
+    for members in by_sketch.values():
+        rows = np.array([measurements[i].program.decisions for i in members], dtype=np.int64)
+        named = named_features(measurements[members[0]].program.sketch, rows)
+        for name in named:
+            names.setdefault(name, len(names))
+        parts.append((members, named))
+    columns = np.zeros((len(measurements), len(names)))
+    for members, named in parts:
+        columns[members] = table(named, names, len(members))
+    return columns
