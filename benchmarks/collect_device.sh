@@ -1,0 +1,43 @@
+#!/bin/bash
+# Collecting on a lent machine: bash benchmarks/collect_device.sh cpu|gpu MINUTES
+# Stores are kept outside $OUT and packed into it after each stage: few files may come back.
+set -u
+stage=$1 minutes=$2
+OUT=${OUT:?a folder for the results must be named}
+[ -e .carry/tvm/unpack.sh ] && . .carry/tvm/unpack.sh
+export PYTHONPATH="$PWD/src:${PYTHONPATH:-}" PYTHONUNBUFFERED=1
+work=$(mktemp -d)
+mcpu=$(python3 -c 'from tensorese.targets import host_cpu; print(host_cpu().mcpu)')
+one="{\"kind\":\"llvm\",\"mcpu\":\"$mcpu\",\"num-cores\":1}"
+cores=$(nproc --all)
+all="{\"kind\":\"llvm\",\"mcpu\":\"$mcpu\",\"num-cores\":$cores}"
+pack() { tar -C "$work" -cf "$OUT/$stage.tar" . 2>/dev/null || true; }
+trap pack EXIT
+gather() { # NAME OPTIONS...: one run, its result as a line of JSON
+  local name=$1
+  shift
+  echo "== $name at $(date -u +%T)"
+  python3 -m tensorese collect --tasks data/tasks.parquet --json "$@" 2>>"$OUT/$stage.log" |
+    tee "$work/$name.json"
+  tail -2 "$OUT/$stage.log"
+  pack
+}
+lscpu >"$work/lscpu.txt"
+case $stage in
+cpu)
+  # Programs of one core, many at a time; --calibrate finds how many may run side by side.
+  gather emr-1c --target "$one" --platform "$mcpu-1c" --out "$work/cpu" \
+    --calibrate --minutes "$minutes"
+  ;;
+gpu)
+  gather h200 --target cuda --platform h200 --out "$work/gpu" --minutes "$minutes"
+  ;;
+again)
+  # The first programs of every task's sequence, which `cpu` measured too: alone, and on all cores.
+  gather again-1c --target "$one" --platform "$mcpu-1c" --out "$work/again" \
+    --random-share 1 --per-task 12 --verify none --minutes "$minutes"
+  gather emr-all --target "$all" --platform "$mcpu-${cores}c" --out "$work/all" \
+    --random-share 1 --minutes "$minutes"
+  ;;
+esac
+grep calibrating "$OUT/$stage.log" || true

@@ -1,0 +1,71 @@
+"""Which layout is quiet enough: programs timed alone, then side by side, and compared."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tensorese.collect.collector import CollectConfig
+from tensorese.collect.farm import ISOLATED, Layout, layouts_for
+from tensorese.collect.noise import P90_LIMIT, difference, latencies
+from tensorese.collect.session import Session, collect
+from tensorese.collect.tasklist import ListedTask
+from tensorese.records.store import Store
+from tensorese.targets import target_threads, usable_cores
+
+_PROGRAMS = 3  # of each task tried
+_MOST_SECS = 25.0  # for one layout
+
+
+def calibrate(
+    session: Session,
+    tasks: Sequence[ListedTask],
+    say: Callable[[str], None],
+    n_tasks: int = 28,
+) -> Session:
+    """The session with the fastest layout whose p90 difference from isolated runs is small.
+
+    Every layout measures the same programs, which are the first of each task's sequence.
+    """
+    candidates = layouts_for(target_threads(session.target), len(usable_cores()))
+    if len(candidates) == 1 or '"llvm"' not in session.target:
+        return session
+    chosen = _spread(tasks, n_tasks)
+    with tempfile.TemporaryDirectory(prefix="tensorese-calibrate-") as folder:
+        alone, _ = _trial(session, chosen, ISOLATED, Path(folder) / "alone")
+        for number, layout in enumerate(candidates):
+            found, rate = _trial(session, chosen, layout, Path(folder) / str(number))
+            off = difference(found, alone)
+            say(
+                f"calibrating: {layout.name}: p90 {100 * off.p90:.1f}%, median "
+                f"{100 * off.median:.1f}%, bias {100 * off.bias:+.1f}%, n {off.n}, {rate:.1f}/s"
+            )
+            if off.p90 < P90_LIMIT or layout == ISOLATED:
+                return replace(session, layout=layout)
+    return replace(session, layout=ISOLATED)
+
+
+def _trial(
+    session: Session, tasks: Sequence[ListedTask], layout: Layout, out: Path
+) -> tuple[dict[str, float], float]:
+    config = CollectConfig(
+        minutes=_MOST_SECS / 60, per_task=_PROGRAMS, per_request=_PROGRAMS, random_share=1.0
+    )
+    farm = replace(session.farm, verify="none")
+    trial = replace(session, out=out, layout=layout, config=config, farm=farm)
+    started = time.monotonic()
+    tally = collect(trial, tasks)
+    with Store.open(out) as store:
+        found = latencies(store, session.platform.name)
+    return found, tally.measured / (time.monotonic() - started)
+
+
+def _spread(tasks: Sequence[ListedTask], n: int) -> list[ListedTask]:
+    """Every so manieth task that runs long enough to be disturbed."""
+    heavy = sorted((t for t in tasks if t.flops > 1e6), key=lambda t: (t.operator, t.flops))
+    pool = heavy or list(tasks)
+    step = max(1, len(pool) // n)
+    return pool[::step][:n]

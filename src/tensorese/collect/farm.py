@@ -1,0 +1,136 @@
+"""The farm as collecting uses it: its own plan of cores, one record of bests over all batches."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tensorese.errors import MeasureError
+from tensorese.measure.base import Candidate, Ticket
+from tensorese.measure.config import CorePlan, FarmConfig, plan_cores
+from tensorese.measure.director import Director
+from tensorese.measure.farm import Farm, Journal
+from tensorese.measure.jobs import Job
+from tensorese.measure.timing import TimingConfig
+from tensorese.records.nouns import Platform
+from tensorese.targets import target_threads, usable_cores
+
+# Two or three samples place a program in its task; only those near the best are worth more.
+COLLECT_TIMING = TimingConfig(min_samples=3, max_samples=12, budget_ms=60.0, censor_ratio=16.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How programs are timed side by side.
+
+    `lanes` runners at once, each alone on `stride` cores (2 leaves a hyperthread's twin idle);
+    in `phases` builders and planners stand still meanwhile, otherwise they have cores of their
+    own. The isolated layout is one lane in phases: nothing else runs while a program is timed.
+    """
+
+    lanes: int = 1
+    stride: int = 1
+    phases: bool = True
+
+    @property
+    def name(self) -> str:
+        how = "in phases" if self.phases else "beside builders"
+        return f"{self.lanes} lanes of {self.stride} cores {how}"
+
+
+ISOLATED = Layout()
+
+
+def layouts_for(threads: int, cores: int) -> list[Layout]:
+    """Layouts worth trying, the fastest first; the last one is isolated."""
+    if threads > 1 or cores < 8:
+        return [ISOLATED]
+    # A build takes three times as long as timing what it built.
+    lanes = round(0.28 * cores)
+    found = [
+        Layout(lanes=lanes, stride=1, phases=False),
+        Layout(lanes=lanes, stride=2, phases=False),
+        Layout(lanes=cores // 2, stride=2, phases=True),
+        Layout(lanes=cores // 4, stride=4, phases=True),
+    ]
+    return [*found, ISOLATED]
+
+
+def arrange(target: str, config: FarmConfig, layout: Layout, cores: Sequence[int]) -> CorePlan:
+    """The cores of every lane, and the builders'."""
+    threads = target_threads(target)
+    if '"llvm"' not in target or (layout == ISOLATED and threads >= len(cores)):
+        return plan_cores(target, config, cores)
+    width = max(threads, layout.stride)
+    if width * layout.lanes > len(cores):
+        raise MeasureError(
+            f"lanes x cores of a lane <= usable cores must hold, but got {layout.lanes} x {width} "
+            f"> {len(cores)}; lower --lanes or the target's num-cores"
+        )
+    taken = layout.lanes * width
+    spare = tuple(cores[taken:])
+    return CorePlan(
+        lanes=tuple(tuple(cores[i : i + threads]) for i in range(0, taken, width)),
+        builders=tuple(cores) if layout.phases or not spare else spare,
+        exclusive=layout.phases or not spare,
+        threads=threads,
+    )
+
+
+class CollectFarm(Farm):
+    """`on_phase(True)` is called when a timing phase begins on cores that others share."""
+
+    def __init__(
+        self,
+        target: str,
+        config: FarmConfig,
+        *,
+        platform: Platform,
+        store: Journal | None = None,
+        layout: Layout = ISOLATED,
+        on_phase: Callable[[bool], None] = lambda timing: None,
+    ) -> None:
+        self.layout = layout
+        self.on_phase = on_phase
+        self._bests: dict[str, float] = {}
+        super().__init__(target, config, platform=platform, store=store)
+
+    def submit(self, candidates: Sequence[Candidate]) -> Ticket:
+        """As a farm's, but a candidate is verified when it beats its task's best so far."""
+        ticket = super().submit([])
+        ticket.n = len(candidates)
+        for index, candidate in enumerate(candidates):
+            self._inbox.append(Job(next(self._ids), index, candidate, ticket, self._bests))
+        if self._failure is not None:
+            ticket.put(self._failure)
+        self._wake()
+        return ticket
+
+    def _plan_cores(self) -> CorePlan:
+        return arrange(self.target, self.config, self.layout, usable_cores())
+
+    def _make_director(self) -> Director:
+        return _PhasedDirector(self, self.on_phase)
+
+
+class _PhasedDirector(Director):
+    def __init__(self, farm: CollectFarm, on_phase: Callable[[bool], None]) -> None:
+        super().__init__(farm)
+        self.on_phase = on_phase
+        self.timing_before = False
+
+    def _choose_phase(self) -> None:
+        super()._choose_phase()
+        if self.timing_phase != self.timing_before:
+            self.timing_before = self.timing_phase
+            self.on_phase(self.timing_phase)
+
+
+def keep_off_lanes(plan: CorePlan) -> None:
+    """Moves this whole process to the builders' cores; timed programs are not disturbed."""
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(int(thread.name), plan.builders)

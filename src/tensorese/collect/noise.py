@@ -1,0 +1,97 @@
+"""How sure the times are: repeated measurements compared, and what they leave to a ranking."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tensorese.records.nouns import Status
+from tensorese.records.store import Store
+
+P90_LIMIT = 0.05
+"""Side by side is allowed where the p90 difference from an isolated run is below this."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """Relative differences of latencies, `|a - b| / b`."""
+
+    n: int
+    median: float
+    p90: float
+    bias: float
+    """Median of `a / b - 1`: what is slower on the whole shows here."""
+
+    def to_dict(self) -> dict[str, float]:
+        numbers = {name: round(value, 4) for name, value in vars(self).items() if name != "n"}
+        return {"n": self.n, **numbers}
+
+
+def difference(a: Mapping[str, float], b: Mapping[str, float]) -> Difference:
+    """Of the programs both have, by id; `b` is what `a` is held against."""
+    ratios = np.array([a[key] / b[key] - 1 for key in a.keys() & b.keys()])
+    if not len(ratios):
+        return Difference(n=0, median=np.nan, p90=np.nan, bias=np.nan)
+    off = np.abs(ratios)
+    return Difference(
+        n=len(ratios),
+        median=float(np.median(off)),
+        p90=float(np.quantile(off, 0.9)),
+        bias=float(np.median(ratios)),
+    )
+
+
+def latencies(store: Store, platform: str) -> dict[str, float]:
+    """Median latency of every valid program of a platform, by program id."""
+    table = store.table(["program_id", "latency"], platform=platform, status=Status.OK)
+    found: dict[str, list[float]] = {}
+    for row in table.to_pylist():
+        found.setdefault(row["program_id"], []).append(row["latency"])
+    return {key: statistics.median(values) for key, values in found.items()}
+
+
+def tasks_of_programs(store: Store, platform: str) -> dict[str, str]:
+    """Workload id of every program."""
+    table = store.table(["program_id", "workload_id"], platform=platform)
+    return dict(zip(table["program_id"].to_pylist(), table["workload_id"].to_pylist(), strict=True))
+
+
+def oracle_ceiling(
+    label: Mapping[str, float],
+    again: Mapping[str, float],
+    task_of: Mapping[str, str],
+    ks: Sequence[int] = (1, 5),
+    least: int = 8,
+) -> dict[str, float]:
+    """Top-k of a ranker that knows the second measurement, judged by the first.
+
+    No model can be expected to do better: what it misses is noise. Tasks with fewer than
+    `least` programs measured twice say nothing.
+    """
+    groups: dict[str, list[str]] = {}
+    for key in label.keys() & again.keys():
+        groups.setdefault(task_of[key], []).append(key)
+    kept = [keys for keys in groups.values() if len(keys) >= least]
+    result: dict[str, float] = {"tasks": float(len(kept))}
+    for k in ks:
+        ratios = []
+        for keys in kept:
+            best = min(label[key] for key in keys)
+            picked = sorted(keys, key=lambda key: again[key])[:k]
+            ratios.append(best / min(label[key] for key in picked))
+        result[f"top{k}"] = round(statistics.mean(ratios), 4) if ratios else float("nan")
+    return result
+
+
+def compare_stores(first: Store, second: Store, platform: str) -> dict[str, Any]:
+    """The noise section of a data card: `second` re-measures programs of `first`."""
+    label, again = latencies(first, platform), latencies(second, platform)
+    return {
+        "platform": platform,
+        **difference(label, again).to_dict(),
+        "oracle": oracle_ceiling(label, again, tasks_of_programs(first, platform)),
+    }

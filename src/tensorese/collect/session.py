@@ -1,0 +1,208 @@
+"""One run of `tensorese collect`: tasks, store, farm and planners put together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tensorese.collect.collector import CollectConfig, Collector, Tally, TaskProgress
+from tensorese.collect.farm import COLLECT_TIMING, ISOLATED, CollectFarm, Layout, keep_off_lanes
+from tensorese.collect.planners import PlannerPool
+from tensorese.collect.tasklist import ListedTask
+from tensorese.errors import MeasureError
+from tensorese.measure.config import CorePlan, FarmConfig
+from tensorese.records.nouns import Platform, Status
+from tensorese.records.store import Store
+from tensorese.targets import usable_cores
+
+GROUP = 16  # programs of one task that are re-measured together
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenProgram:
+    """A program somebody else proposed, by ids; it is materialised here."""
+
+    program: str
+    workload: str
+    sketch: str
+    decisions: tuple[int, ...]
+    origin: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """Where and how a run measures."""
+
+    target: str
+    platform: Platform
+    out: Path
+    layout: Layout = ISOLATED
+    config: CollectConfig = field(default_factory=CollectConfig)
+    farm: FarmConfig = field(
+        default_factory=lambda: FarmConfig(
+            timing=COLLECT_TIMING, build_timeout=8.0, run_timeout=8.0, run_batch=64
+        )
+    )
+    planners: int = 0
+    """0: one for every four cores."""
+
+
+def collect(
+    session: Session,
+    tasks: Sequence[ListedTask],
+    given: Sequence[GivenProgram] = (),
+    on_result: Callable[[Tally], None] = lambda tally: None,
+) -> Tally:
+    """Measures until time is up; the store has every result, also when this is interrupted."""
+    with Store.open(session.out, create=True) as store:
+        progress = progress_of(tasks, store, session.platform.name)
+        add_given(progress, given)
+        cores = usable_cores()
+        try:
+            tally = _run(session, progress, store, on_result)
+        finally:
+            keep_on(cores)
+            store.compact()
+    if tally.measured and not tally.by_status[Status.OK]:
+        counts = ", ".join(f"{n} {status}" for status, n in tally.by_status.items())
+        raise MeasureError(
+            f"at least one of {tally.measured} programs must run, but got {counts}; "
+            "run tensorese doctor"
+        )
+    return tally
+
+
+def _run(
+    session: Session,
+    progress: list[TaskProgress],
+    store: Store,
+    on_result: Callable[[Tally], None],
+) -> Tally:
+    pools: list[PlannerPool] = []
+
+    def on_phase(timing: bool) -> None:
+        for pool in pools:
+            pool.pause(timing)
+
+    with CollectFarm(
+        session.target,
+        session.farm,
+        platform=session.platform,
+        store=store,
+        layout=session.layout,
+        on_phase=on_phase,
+    ) as farm:
+        farm.best.update(_bests(store, session.platform.name))
+        keep_off_lanes(farm.plan)
+        pool = PlannerPool(
+            [state.task for state in progress],
+            session.target,
+            seed=session.config.seed,
+            processes=session.planners or max(1, len(farm.plan.builders) // 4),
+            cores=farm.plan.builders,
+        )
+        pools.append(pool)
+        try:
+            return Collector(progress, pool, farm, session.config, on_result).run()
+        finally:
+            pools.clear()
+            pool.close()
+
+
+def keep_on(cores: Sequence[int]) -> None:
+    """Gives this process its cores back."""
+    keep_off_lanes(CorePlan(lanes=(), builders=tuple(cores), exclusive=False, threads=1))
+
+
+def progress_of(tasks: Sequence[ListedTask], store: Store, platform: str) -> list[TaskProgress]:
+    """The tasks with what the store already has of them on this platform."""
+    states = {task.workload.id: TaskProgress(task=task) for task in tasks}
+    if platform not in store.platforms():
+        return list(states.values())
+    columns = ["program_id", "workload_id", "sketch_id", "status", "latency", "decisions"]
+    seen: set[str] = set()
+    for row in store.table(columns, platform=platform).to_pylist():
+        state = states.get(row["workload_id"])
+        if state is None or row["status"] == Status.INFRA_ERROR or row["program_id"] in seen:
+            continue
+        seen.add(row["program_id"])
+        state.known.append(row["program_id"])
+        if row["status"] == Status.OK:
+            state.valid += 1
+            state.best.append((row["latency"], row["sketch_id"], tuple(row["decisions"])))
+    for state in states.values():
+        state.best = sorted(state.best)[:4]
+    return list(states.values())
+
+
+def programs_of(source: Store) -> list[GivenProgram]:
+    """The programs of a store, a model's say, each once."""
+    columns = ["program_id", "workload_id", "sketch_id", "decisions", "origin"]
+    found = {row["program_id"]: given_of(row) for row in source.table(columns).to_pylist()}
+    return list(found.values())
+
+
+def given_of(row: Mapping[str, Any]) -> GivenProgram:
+    return GivenProgram(
+        program=row["program_id"],
+        workload=row["workload_id"],
+        sketch=row["sketch_id"],
+        decisions=tuple(row["decisions"]),
+        origin=row["origin"],
+    )
+
+
+def add_given(progress: Iterable[TaskProgress], programs: Iterable[GivenProgram]) -> int:
+    """Queues programs for their tasks; those that are known or of no task are left out."""
+    states = {state.task.workload.id: state for state in progress}
+    added = 0
+    for one in programs:
+        state = states.get(one.workload)
+        if state is not None and one.program not in state.known:
+            state.given.append((one.sketch, one.decisions, one.origin))
+            added += 1
+    return added
+
+
+def again(session: Session, source: Store, n: int) -> tuple[Session, list[GivenProgram]]:
+    """A session that times `n` valid programs of a store once more, alone; they are `GROUP` each
+    of tasks taken evenly from the store's, so that a ranking by the second time can be judged.
+    """
+    columns = ["program_id", "workload_id", "sketch_id", "decisions", "origin"]
+    table = source.table(columns, platform=session.platform.name, status=Status.OK)
+    by_task: dict[str, dict[str, GivenProgram]] = {}
+    for row in table.to_pylist():
+        by_task.setdefault(row["workload_id"], {})[row["program_id"]] = given_of(row)
+    groups = [list(programs.values()) for _, programs in sorted(by_task.items())]
+    wanted = max(1, n // GROUP)
+    full = [group for group in groups if len(group) >= GROUP] or groups
+    chosen = [full[i * len(full) // wanted] for i in range(min(wanted, len(full)))]
+    rows = [row for group in chosen for row in group[:: max(1, len(group) // GROUP)][:GROUP]]
+    config = replace(session.config, only_given=True)
+    return replace(session, config=config, layout=ISOLATED), rows
+
+
+def _bests(store: Store, platform: str) -> Mapping[str, float]:
+    if platform not in store.platforms():
+        return {}
+    return {key: m.latency for key, m in store.best(platform).items()}
+
+
+def summary(tally: Tally, platform: str, out: Path) -> dict[str, Any]:
+    """What the command prints, and `--json` writes."""
+    invalid = tally.by_status[Status.INVALID]
+    return {
+        "platform": platform,
+        "store": str(out),
+        "measured": tally.measured,
+        "seconds": round(tally.seconds, 1),
+        "programs_per_sec": round(tally.measured / max(tally.seconds, 1e-9), 2),
+        "by_status": dict(tally.by_status.most_common()),
+        "by_origin": dict(tally.by_origin.most_common()),
+        "by_class": dict(tally.by_class.most_common()),
+        "rejected_share": round(invalid / max(1, tally.measured), 4),
+        "tasks_without_space": dict(Counter(tally.errors.values()).most_common(5)),
+    }

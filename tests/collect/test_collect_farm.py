@@ -1,0 +1,55 @@
+"""Plans of cores: lanes never share a core, builders stay off them or stand still."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tensorese.collect.farm import ISOLATED, Layout, arrange, layouts_for
+from tensorese.errors import MeasureError
+from tensorese.measure.config import FarmConfig
+
+pytestmark = pytest.mark.null
+
+ONE = json.dumps({"kind": "llvm", "num-cores": 1})
+ALL = json.dumps({"kind": "llvm", "num-cores": 16})
+CORES = list(range(3, 16))
+
+
+def test_lanes_beside_builders_share_no_core() -> None:
+    plan = arrange(ONE, FarmConfig(), Layout(lanes=3, stride=2, phases=False), CORES)
+    assert plan.lanes == ((3,), (5,), (7,))
+    assert plan.builders == tuple(range(9, 16))  # nor the twins of the lanes' cores
+    assert not plan.exclusive
+
+
+def test_in_phases_builders_have_every_core_and_stand_still() -> None:
+    plan = arrange(ONE, FarmConfig(), Layout(lanes=2, stride=1, phases=True), CORES)
+    assert plan.builders == tuple(CORES)
+    assert plan.exclusive
+    assert arrange(ONE, FarmConfig(), ISOLATED, CORES).lanes == ((3,),)
+
+
+def test_a_program_of_all_cores_is_timed_alone() -> None:
+    plan = arrange(ALL, FarmConfig(), ISOLATED, list(range(16)))
+    assert plan.exclusive and plan.lanes == (tuple(range(16)),) and plan.threads == 16
+
+
+def test_a_gpu_has_one_lane() -> None:
+    plan = arrange('{"kind":"cuda"}', FarmConfig(), Layout(lanes=4), CORES)
+    assert plan.lanes == ((3,),) and plan.builders == tuple(CORES[1:])
+
+
+def test_too_many_lanes_are_refused() -> None:
+    with pytest.raises(MeasureError, match="8 x 2 > 13; lower --lanes"):
+        arrange(ONE, FarmConfig(), Layout(lanes=8, stride=2), CORES)
+
+
+@pytest.mark.parametrize("cores", [2, 6, 13, 16, 64])
+def test_every_layout_tried_fits_and_the_last_is_isolated(cores: int) -> None:
+    layouts = layouts_for(1, cores)
+    assert layouts[-1] == ISOLATED
+    for layout in layouts:
+        plan = arrange(ONE, FarmConfig(), layout, list(range(cores)))
+        assert plan.builders and len(plan.lanes) == layout.lanes

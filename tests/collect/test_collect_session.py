@@ -1,0 +1,124 @@
+"""Collecting for real on this CPU: programs are drawn, measured, kept, and not drawn again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tensorese.collect.stream import Stream
+from tensorese.collect.tasklist import ListedTask, write_tasks
+from tensorese.measure.candidates import workload_of
+from tensorese.records.store import Store
+from tensorese.space.space import task_space
+from tensorese.tvm_env import import_tvm
+
+pytestmark = pytest.mark.tvm
+
+tvm = import_tvm()
+ONE_CORE = '{"kind":"llvm","num-cores":1}'
+FOUR_CORES = '{"kind":"llvm","num-cores":4}'
+
+
+def matmul(n: int) -> Any:
+    a, b = tvm.te.placeholder((n, n), name="a"), tvm.te.placeholder((n, n), name="b")
+    k = tvm.te.reduce_axis((0, n), name="k")
+    c = tvm.te.compute((n, n), lambda i, j: tvm.te.sum(a[i, k] * b[k, j], axis=k), name="c")
+    return tvm.IRModule({"main": tvm.te.create_prim_func([a, b, c])})
+
+
+def stream(target: str, seed: int = 0) -> Stream:
+    module = matmul(64)
+    return Stream(task_space(module, target), workload_of(module), seed)
+
+
+def names(one: Stream, picks: list[Any]) -> list[str]:
+    return [one.space.program(s, row, one.workload).id for s, row in picks]
+
+
+def test_two_platforms_draw_the_same_programs_whatever_is_asked_at_once() -> None:
+    here, there = stream(ONE_CORE), stream(FOUR_CORES)
+    mine = names(here, here.random(30))
+    theirs = [n for _ in range(10) for n in names(there, there.random(3))]
+    assert len(set(mine)) == 30
+    assert set(mine) == set(theirs)
+    other = stream(ONE_CORE, seed=1)
+    assert len(set(mine) & set(names(other, other.random(30)))) < 10
+
+
+def test_draws_are_spread_over_sketches_and_leave_out_what_is_known() -> None:
+    one = stream(ONE_CORE)
+    picks = one.random(30)
+    counts = [sum(s == sketch for s, _ in picks) for sketch in {s for s, _ in picks}]
+    assert max(counts) - min(counts) <= 1
+    again = stream(ONE_CORE)
+    again.seen.update(names(one, picks))
+    assert not set(names(again, again.random(30))) & set(names(one, picks))
+
+
+def test_mutations_are_new_legal_neighbours() -> None:
+    one = stream(ONE_CORE)
+    sketch, row = one.random(1)[0]
+    parent = one.space.sketches[sketch].sketch.id
+    picks = one.mutations([(parent, row), ("no such sketch", row)], 8)
+    assert len(set(names(one, picks))) == 8
+    assert all(s == sketch and one.space.is_legal(s, r) for s, r in picks)
+    assert row not in [r for _, r in picks]
+
+
+def test_programs_of_others_are_taken_when_legal_here() -> None:
+    one, two = stream(ONE_CORE), stream(FOUR_CORES)
+    sketch, row = two.random(1)[0]
+    name = two.space.sketches[sketch].sketch.id
+    bad = [3] * len(row)
+    assert one.given([(name, row), (name, row), (name, bad), (name, row[:-1])]) == [(sketch, row)]
+
+
+def test_a_small_space_is_exhausted_not_repeated() -> None:
+    x = tvm.te.placeholder((8,), name="x")
+    module = tvm.IRModule(
+        {"main": tvm.te.create_prim_func([x, tvm.te.compute((8,), lambda i: x[i] + 1.0)])}
+    )
+    one = Stream(task_space(module, ONE_CORE), workload_of(module), 0)
+    picks = one.random(100)
+    assert 1 <= len(picks) < 100 and len(set(picks)) == len(picks)
+    assert one.exhausted
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tasks") / "tasks.parquet"
+    made = [
+        ListedTask(workload=workload_of(matmul(n)), kind="llvm", operator="dense", split=split)
+        for n, split in ((48, ""), (64, "test"))
+    ]
+    write_tasks(path, made)
+    return path
+
+
+def collect(*args: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tensorese", "collect", *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_run_is_resumed_and_measured_again(tasks: Path, tmp_path: Path) -> None:
+    out = tmp_path / "store"
+    common = ("--tasks", tasks, "--target", ONE_CORE, "--platform", "here", "--json")
+    first = collect(*common, "--out", out, "--minutes", "2", "--per-task", "4")
+    assert first.returncode == 0, first.stderr
+    assert json.loads(first.stdout)["measured"] == 8
+    second = collect(*common, "--out", out, "--minutes", "2", "--per-task", "6")
+    assert json.loads(second.stdout)["measured"] == 4
+    with Store.open(out) as store:
+        rows = store.table(["program_id", "split", "origin"]).to_pylist()
+    assert len({row["program_id"] for row in rows}) == 12
+    assert sum(row["split"] == "test" for row in rows) == 6
+    again = collect(*common, "--programs", out, "--again", "3", "--out", tmp_path / "noise")
+    assert json.loads(again.stdout)["measured"] >= 3, again.stderr
+    with Store.open(tmp_path / "noise") as store:
+        twice = {row["program_id"] for row in store.table(["program_id"]).to_pylist()}
+    assert twice <= {row["program_id"] for row in rows}
