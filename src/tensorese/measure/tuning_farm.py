@@ -21,6 +21,7 @@ from tensorese.measure.farm import Farm
 from tensorese.measure.jobs import Job
 from tensorese.measure.timing import TimingConfig
 from tensorese.measure.wire import Message
+from tensorese.records.nouns import Status
 
 FINALIST = "finalist"
 """The origin of candidates that are timed again with `STRICT`."""
@@ -96,10 +97,16 @@ class TuningDirector(Director):
         super()._dispatch()
 
     def _drop_waiting(self) -> None:
+        """What has been timed is recorded, the rest is given up."""
         waiting = [*self.to_build, *self.built]
         self.to_build.clear()
         self.built.clear()
-        for ticket in {job.ticket for job in waiting}:
+        at_work = {w.job for w in self.workers.values() if isinstance(w.job, Job)}
+        contenders = [*self.second_look.forget(), *(job for job in waiting if job.run)]
+        for job in dict.fromkeys(contenders):
+            if job not in at_work:
+                self._finish(job, Status.OK, run=job.run)
+        for ticket in {job.ticket for job in waiting if not job.run}:
             ticket.put(Cancelled("cancelled before it was measured"))
         if not self._is_timing():
             self.farm.settled.set()
@@ -147,6 +154,11 @@ class TuningDirector(Director):
         super()._on_built(job, reply)
         if job.candidate.origin == FINALIST and reply["status"] == "ok":
             self.kept[job.candidate.program.id] = (job.artifact, reply)
+
+    def _is_looked_at_again(self, job: Job, reply: Message) -> bool:
+        if job.candidate.origin == FINALIST:
+            return False  # its turns are its other looks
+        return super()._is_looked_at_again(job, reply)
 
     def _record(self, job: Job, *rest: Any) -> Any:
         if job.candidate.origin == FINALIST:
