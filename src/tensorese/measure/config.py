@@ -40,6 +40,10 @@ class FarmConfig:
     """Seconds after which a built program no longer waits for `run_batch`."""
     sentinel_secs: float = 10.0
     """How often the sentinel kernel is timed to detect drift; 0 to do without."""
+    looks: int = 2
+    """How often contenders for the best of a batch are timed again (CPU); 0 for never."""
+    look_ratio: float = 1.15
+    """A contender is at most this many times slower than the best of its batch."""
     timing: TimingConfig = field(default_factory=TimingConfig)
 
     def __post_init__(self) -> None:

@@ -135,6 +135,7 @@ class Recorder:
                 "adaptive": settings.number == 0,
                 "threads": self.threads,
                 "co_runners": job.co_runners,
+                "other_looks": run.get("other_looks", []),
                 **timing,
             }
             if run.get("secs")

@@ -85,6 +85,7 @@ class _RpcDirector(Director):
     def __init__(self, farm: RpcMeasurer, fleet: FleetConfig) -> None:
         super().__init__(farm)
         self.fleet = fleet
+        self.second_look.looks = 0  # the next device would not be the same one
         self.servers = 0
         self.seen_at = time.monotonic()  # when there was last a server, or nothing to do
         self.where: dict[int, tuple[str, str]] = {}  # pid of a worker to its phase and device

@@ -194,7 +194,7 @@ class RemoteRunner(Runner):
         self.referee = Referee(scratch=scratch, device=self.device)
         self.tensors = {}
 
-    def _first_run(self, library: Any, args: list[Any]) -> float:
+    def _one_run(self, library: Any, args: list[Any]) -> float:
         """Not timed: the network's delay would make fast programs look hopeless."""
         return 0.0
 
