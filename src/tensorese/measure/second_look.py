@@ -2,8 +2,8 @@
 
 Minutes of tuning hang on which of a few close programs is called the best, and a busy host slows
 one of them for seconds at a time. So whoever is close to the best of its batch is kept until the
-rest is done, timed again in turn with the other contenders, and recorded with its calmest look; the samples of
-the other looks are kept beside it.
+rest is done, timed again in turn with the other contenders, and recorded with its calmest look;
+the samples of the other looks are kept beside it.
 """
 
 from __future__ import annotations
