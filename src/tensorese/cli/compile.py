@@ -1,0 +1,58 @@
+"""`tensorese compile`: a tuned run to a verified library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.command(name="compile")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print the certificate as JSON.")
+def compile_command(run: Path, as_json: bool) -> None:
+    """Build the network of RUN with its best programs, verify its outputs and time it.
+
+    Writes library.so, certificate.json and database/ into RUN.
+    """
+    from tensorese.deploy import compile_run
+
+    def say(step: str) -> None:
+        click.echo(f"{step} ...", err=True)
+
+    certificate = compile_run(run, on_step=say)
+    if as_json:
+        import json
+
+        click.echo(json.dumps(certificate))
+        return
+    for line in lines_of(certificate):
+        click.echo(line)
+    click.echo(f"{run / 'library.so'}: {certificate['library']['bytes'] / 1e6:.1f} MB")
+
+
+def lines_of(result: dict[str, Any]) -> list[str]:
+    """Latencies and what explains them, for people."""
+    found = result["latency"]
+    tuned = float(found["tuned"]["latency"])
+    lines = []
+    for name, row in sorted(found.items(), key=lambda item: float(item[1]["latency"])):
+        ratio = "" if name == "tuned" else f"{float(row['latency']) / tuned:8.2f}x"
+        noise = f"+-{50 * float(row['spread']):.0f}%" if row["runs"] > 1 else "one run"
+        lines.append(
+            f"{name:12} {float(row['latency']) * 1e3:10.3f} ms {noise:>8} {ratio}".rstrip()
+        )
+    lines += [f"{name:12} {why}" for name, why in result["absent"].items()]
+    explanation = result["explanation"]
+    if explanation["sum_of_tasks"]:
+        total, gap = explanation["sum_of_tasks"] * 1e3, 100 * explanation["gap"]
+        lines.append(f"sum of tasks {total:10.3f} ms; end to end is {gap:+.0f}% of it away")
+    lines += [f"  {cause}" for cause in explanation["causes"]]
+    for name, verdict in result.get("verification", {}).get("against", {}).items():
+        if verdict["passed"]:
+            error, limit = verdict["max_error"], verdict["tolerance"]
+            lines.append(f"outputs agree with {name}: {error:.1e} (at most {limit:.1e})")
+        else:
+            lines.append(f"outputs not compared with {name}: {verdict['note']}")
+    return lines

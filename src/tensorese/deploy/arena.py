@@ -1,0 +1,174 @@
+"""Runs systems in processes of their own, in turn, so that a noisy minute hits all of them."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tensorese.deploy.errors import DeployError
+
+Array = npt.NDArray[Any]
+_SLOW = 2.0  # seconds of a first run, after which one sample has to do
+_REST = 0.02  # seconds for the last system's idle threads to stop spinning
+
+
+class Contender:
+    """A child process with one system in it."""
+
+    def __init__(self, name: str, scratch: Path) -> None:
+        self.name = name
+        self._log = (scratch / f"{name}.log").open("w+")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tensorese.deploy.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            env=_environment(),
+        )
+
+    def ask(self, message: Mapping[str, Any], limit: float = 600.0) -> dict[str, Any]:
+        """The reply; a system that fails, dies or overruns `limit` raises with its own words."""
+        timer = threading.Timer(limit, self._process.kill)
+        timer.start()
+        try:
+            assert self._process.stdin is not None and self._process.stdout is not None
+            self._process.stdin.write(json.dumps(message) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        finally:
+            late = not timer.is_alive()
+            timer.cancel()
+        if not line:
+            raise DeployError(f"{self.name} {self._last_words(late, limit)}")
+        reply: dict[str, Any] = json.loads(line)
+        if "error" in reply:
+            raise DeployError(f"{self.name} failed: {reply['error']}")
+        return reply
+
+    def _last_words(self, late: bool, limit: float) -> str:
+        if late:
+            return f"took longer than {limit:g} s and was stopped"
+        code = self._process.wait()
+        self._log.seek(0)
+        lines = [line.strip() for line in self._log.read().splitlines() if line.strip()]
+        said = f": {lines[-1][:300]}" if lines else ""
+        return f"died (exit code {code}){said}"
+
+    def close(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()
+
+
+def _environment() -> dict[str, str]:
+    """The child finds this very package, and no thread count of its parent's."""
+    root = str(Path(__file__).resolve().parents[2])
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    kept = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+    return {**kept, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+class Arena(AbstractContextManager["Arena"]):
+    """The systems of one comparison on one seeded input; use as a context manager."""
+
+    def __init__(self, scratch: Path, inputs: list[Array], threads: int) -> None:
+        self.scratch = scratch
+        self.threads = threads
+        self.contenders: dict[str, Contender] = {}
+        self.absent: dict[str, str] = {}
+        """Why an optional system takes no part."""
+        self.first: dict[str, float] = {}
+        self._inputs = scratch / "inputs.npz"
+        named: dict[str, Any] = {f"in{i}": array for i, array in enumerate(inputs)}
+        np.savez(self._inputs, **named)
+
+    def add(self, name: str, spec: Mapping[str, Any], *, optional: bool = False) -> None:
+        contender = Contender(name, self.scratch)
+        base = {"op": "load", "inputs": str(self._inputs), "threads": self.threads}
+        try:
+            contender.ask({**base, **spec})
+        except DeployError as error:
+            contender.close()
+            if not optional:
+                raise
+            self.absent[name] = str(error)
+            return
+        self.contenders[name] = contender
+
+    def outputs(self, name: str) -> list[Array]:
+        """What the system computes; how long its first run took is kept in `first`."""
+        path = self.scratch / f"{name}.npz"
+        self.first[name] = float(
+            self.contenders[name].ask({"op": "outputs", "path": str(path)})["secs"]
+        )
+        return stored_arrays(path, "out")
+
+    def values(self, name: str) -> list[tuple[str, Array]]:
+        """What each kernel of a library wrote, in order."""
+        path = self.scratch / f"{name}-values.npz"
+        kernels = self.contenders[name].ask({"op": "values", "path": str(path)})["written"]
+        return list(zip(kernels, stored_arrays(path, "k"), strict=True))
+
+    def time(
+        self, rounds: int, secs: float, on_round: Callable[[int], None] = lambda _: None
+    ) -> dict[str, dict[str, Any]]:
+        """Rounds over all systems, the order turned each time.
+
+        A system whose first run took over two seconds is not run again.
+        """
+        slow = {name: first for name, first in self.first.items() if first > _SLOW}
+        names = [name for name in self.contenders if name not in slow]
+        samples: dict[str, list[list[float]]] = {name: [[first]] for name, first in slow.items()}
+        for turn in range(rounds):
+            on_round(turn)
+            at = turn % max(len(names), 1)
+            for name in names[at:] + names[:at]:
+                time.sleep(_REST)
+                reply = self.contenders[name].ask({"op": "time", "secs": secs, "least": 3})
+                samples.setdefault(name, []).append(reply["secs"])
+        return {name: summary(samples[name]) for name in self.contenders}
+
+    def __exit__(self, *_error: object) -> None:
+        for contender in self.contenders.values():
+            contender.close()
+
+
+def stored_arrays(path: Path, prefix: str) -> list[Array]:
+    with np.load(path, allow_pickle=False) as stored:
+        return [stored[f"{prefix}{i}"] for i in range(len(stored.files))]
+
+
+def summary(rounds: list[list[float]]) -> dict[str, Any]:
+    """The median round's median; `spread` is how far the rounds' medians lie apart."""
+    medians = [statistics.median(samples) for samples in rounds if samples]
+    if not medians:
+        return {"latency": math.nan, "rounds": [], "runs": 0, "spread": math.nan}
+    middle = statistics.median(medians)
+    return {
+        "latency": middle,
+        "best": min(min(samples) for samples in rounds),
+        "rounds": medians,
+        "runs": sum(map(len, rounds)),
+        "spread": (max(medians) - min(medians)) / middle,
+    }

@@ -1,0 +1,50 @@
+"""`bench_run`: all systems once more, interleaved, on a library that is already verified."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tensorese.deploy.build import build_library
+from tensorese.deploy.compile import Step, Timing, make_arena, measure, prepare_run
+from tensorese.deploy.folder import BENCH, read_run, write_json
+from tensorese.deploy.library import load
+
+
+def bench_run(
+    run: str | os.PathLike[str],
+    *,
+    on_step: Step = lambda _: None,
+    timing: Timing | None = None,
+    untuned: bool = True,
+    unpacked: bool = False,
+) -> dict[str, Any]:
+    """Latencies of the shipped library and its rivals; also written to `bench.json`.
+
+    `unpacked` adds the same programs on weights left in the network's own order.
+    """
+    found = read_run(run)
+    load(run)  # a missing or foreign library is answered before anything is built
+    with tempfile.TemporaryDirectory(prefix="tensorese-") as name:
+        scratch = Path(name)
+        built = prepare_run(found, on_step)
+        libraries = {"tuned": found.library}
+        if untuned:
+            libraries["untuned"] = scratch / "untuned.so"
+            on_step("compiling the untuned network")
+            build_library(built.prepared, found.target, libraries["untuned"])
+        if unpacked:
+            libraries["unpacked"] = scratch / "unpacked.so"
+            on_step("compiling without packed weights")
+            module = prepare_run(found, lambda _: None, prepack=False).applied.module
+            build_library(module, found.target, libraries["unpacked"])
+        with make_arena(built, scratch, libraries) as arena:
+            for one in arena.contenders:
+                arena.outputs(one)
+            on_step(f"timing {', '.join(arena.contenders)}")
+            result = measure(built, arena, timing or Timing())
+    result |= {"model": found.model, "network": found.network, "target": found.target}
+    write_json(found.path / BENCH, result)
+    return result

@@ -1,0 +1,76 @@
+"""From a prepared module to a shared library that TVM's virtual machine runs."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from tensorese.deploy.errors import DeployError
+from tensorese.tvm_env import import_tvm
+
+
+def build_library(module: Any, target: str, path: Path) -> None:
+    """Compiles and links `module`; weights travel inside the library.
+
+    The library is complete: stock TVM loads it without this package.
+    """
+    spec = json.loads(target)
+    tvm = import_tvm(spec["kind"])
+    parsed = tvm.target.Target(spec)
+    config = {"tirx.disable_assert": True}  # the machine checks the arguments of `main` itself
+    with parsed, tvm.transform.PassContext(opt_level=3, config=config):
+        if spec["kind"] != "llvm":
+            module = with_default_gpu_schedules(tvm, module)
+        executable = tvm.relax.build(module, parsed, relax_pipeline=lowering(tvm))
+    _export(executable, path)
+
+
+def lowering(tvm: Any) -> Any:
+    """TVM's own way from calls of kernels to the machine's instructions, less the graph passes.
+
+    `prepare` has done those; doing them again could fuse across the tasks that were tuned.
+    """
+    transform = tvm.relax.transform
+    return tvm.transform.Sequential(
+        [
+            transform.RewriteDataflowReshape(),
+            transform.ToNonDataflow(),
+            transform.RemovePurityChecking(),
+            transform.CallTIRRewrite(),
+            transform.StaticPlanBlockMemory(),
+            transform.LowerAllocTensor(),
+            transform.KillAfterLastUse(),
+            transform.LowerRuntimeBuiltin(),
+            transform.ComputePrimValue(),
+            transform.VMShapeLower(),
+            transform.AttachGlobalSymbol(),
+        ]
+    )
+
+
+def with_default_gpu_schedules(tvm: Any, module: Any) -> Any:
+    """A kernel without thread bindings does not build on a GPU: dlight's rules bind the rest."""
+    dlight = importlib.import_module("tvm.s_tir.dlight")
+    gpu = dlight.gpu
+    rules = (gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Fallback())
+    return dlight.ApplyDefaultSchedule(*rules)(module)
+
+
+def _export(executable: Any, path: Path) -> None:
+    worker = importlib.import_module("tensorese.measure.build_worker")
+    aside = path.with_name(f".{path.stem}.{os.getpid()}.so")
+    try:
+        worker.link(executable.mod, str(aside))
+        aside.replace(path)
+    except (OSError, RuntimeError) as error:
+        aside.unlink(missing_ok=True)
+        raise DeployError(f"{path} cannot be written: {worker.short(error)[:300]}") from None
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,29 @@
+"""The chosen programs as a MetaSchedule database: stock TVM applies it without this package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tensorese.deploy.folder import Run
+from tensorese.records.exporters.metaschedule import write_metaschedule
+from tensorese.records.nouns import Measurement, Platform, Status, Workload
+
+
+def write_database(run: Run, workloads: Mapping[str, Workload], folder: Path) -> dict[str, Any]:
+    """One record a tuned task, by workload id; returns how many went in and why others did not."""
+    platform = Platform(name=run.platform, target=run.target)
+    records = [
+        Measurement(
+            program=run.best[found].program(workload),
+            platform=platform,
+            status=Status.OK,
+            run_secs=(run.best[found].latency,),
+            origin="best",
+        )
+        for found, workload in workloads.items()
+        if found in run.best
+    ]
+    exported = write_metaschedule(records, folder)
+    return {"records": exported.written, "skipped": dict(exported.skipped)}

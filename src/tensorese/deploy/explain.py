@@ -1,0 +1,76 @@
+"""Why a network takes longer than its tasks: every kernel as it ran against as it was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tensorese.deploy.apply import Applied
+from tensorese.deploy.folder import Run
+
+GAP = 0.10
+"""A difference from the sum of tasks that has to be explained."""
+_SHOWN = 8
+
+
+def sum_of_tasks(run: Run) -> float:
+    """Weight times best latency, over the tasks that have one."""
+    weights = {str(task["workload"]): int(task["weight"]) for task in run.tasks}
+    return sum(best.latency * weights.get(found, best.weight) for found, best in run.best.items())
+
+
+def kernel_rows(
+    profile: Sequence[Mapping[str, Any]], applied: Applied, run: Run
+) -> list[dict[str, Any]]:
+    """A run's kernels with the time their task promised; `None` for what was never tuned."""
+    rows = []
+    for row in profile:
+        name = str(row["kernel"])
+        if name.startswith("vm."):
+            continue
+        found = applied.tuned.get(name)
+        best = run.best.get(found) if found else None
+        promised = best.latency * int(row["calls"]) if best else None
+        rows.append({**row, "workload": found or applied.untuned.get(name), "promised": promised})
+    return rows
+
+
+def explain(latency: float, rows: Sequence[Mapping[str, Any]], run: Run) -> dict[str, Any]:
+    """The gap to the sum of tasks and, where it is over a tenth, its largest parts in words."""
+    promised = sum_of_tasks(run)
+    gap = latency / promised - 1 if promised else None
+    inside = sum(float(row["secs"]) for row in rows)
+    found: dict[str, Any] = {
+        "sum_of_tasks": promised or None,
+        "gap": gap,
+        "kernels_in_place": inside,
+        "between_kernels": latency - inside,
+        "causes": [],
+    }
+    if gap is None or abs(gap) > GAP:
+        found["causes"] = _causes(latency, rows, latency - inside)
+    return found
+
+
+def _causes(latency: float, rows: Sequence[Mapping[str, Any]], between: float) -> list[str]:
+    untuned = [row for row in rows if row["promised"] is None]
+    tuned = [row for row in rows if row["promised"] is not None]
+    parts: list[tuple[float, str]] = [
+        (float(row["secs"]), f"{row['kernel']} has no tuned program: {_ms(row['secs'])}")
+        for row in untuned
+    ]
+    for row in tuned:
+        excess = float(row["secs"]) - float(row["promised"])
+        calls = f" in {row['calls']} calls" if row["calls"] > 1 else ""
+        said = (
+            f"{row['kernel']} takes {_ms(row['secs'])}{calls}, measured at {_ms(row['promised'])}"
+        )
+        parts.append((excess, said))
+    # Kernels are slower while they are watched, so what is left for the machine may be negative.
+    parts.append((between, f"between the kernels: {_ms(between)}"))
+    parts.sort(key=lambda part: -abs(part[0]))
+    return [said for size, said in parts[:_SHOWN] if abs(size) > 0.01 * latency]
+
+
+def _ms(secs: Any) -> str:
+    return f"{float(secs) * 1e3:.4g} ms"

@@ -1,0 +1,184 @@
+"""A compiled network in this process: `load(RUN)` gives a `Library` to call on arrays."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tensorese.deploy.build import sha256
+from tensorese.deploy.errors import DeployError
+from tensorese.deploy.folder import CERTIFICATE, LIBRARY, read_json
+from tensorese.deploy.threads import Pool
+from tensorese.errors import did_you_mean
+from tensorese.targets import target_threads
+from tensorese.tvm_env import import_tvm
+
+ALIGNMENT = 64  # what TVM's generated code assumes of every pointer it is given
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argument:
+    """One input or output: its name, shape and element type."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {'x'.join(map(str, self.shape)) or 'scalar'} {self.dtype}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "shape": list(self.shape), "dtype": self.dtype}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signature:
+    """What a library takes and gives, and the target it was compiled for."""
+
+    target: str
+    inputs: tuple[Argument, ...]
+    outputs: tuple[Argument, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "target": self.target,
+            "inputs": [one.to_dict() for one in self.inputs],
+            "outputs": [one.to_dict() for one in self.outputs],
+        }
+
+    @staticmethod
+    def from_dict(row: Mapping[str, Any]) -> Signature:
+        return Signature(
+            target=str(row["target"]),
+            inputs=tuple(_argument(one) for one in row["inputs"]),
+            outputs=tuple(_argument(one) for one in row["outputs"]),
+        )
+
+
+def _argument(row: Mapping[str, Any]) -> Argument:
+    shape = tuple(int(extent) for extent in row["shape"])
+    return Argument(name=str(row["name"]), shape=shape, dtype=str(row["dtype"]))
+
+
+def load(run: str | os.PathLike[str], *, pin: bool = True) -> Library:
+    """The verified library of a run folder, on this machine.
+
+    The first call in a thread starts TVM's pool there, with the target's threads. With `pin`
+    the calling thread stays on its core during a call, and only then.
+    """
+    folder = Path(run)
+    certificate = read_json(folder / CERTIFICATE, "run `tensorese compile` on the folder first")
+    try:
+        signature = Signature.from_dict(certificate["signature"])
+        wanted = str(certificate["library"]["sha256"])
+    except (KeyError, TypeError, ValueError):
+        raise DeployError(
+            f"{folder / CERTIFICATE} must describe a library, but it does not; compile again"
+        ) from None
+    path = folder / LIBRARY
+    if not path.is_file():
+        raise DeployError(f"{path} is missing; run `tensorese compile {folder}`")
+    if sha256(path) != wanted:
+        raise DeployError(f"{path} is not the library its certificate verified; compile again")
+    return Library(path, signature, pin=pin)
+
+
+class Library:
+    """Call it on numpy arrays or torch tensors, in order or by name; one call at a time.
+
+    Returns what it is given: arrays for arrays, tensors for tensors; a tuple for several outputs.
+    """
+
+    def __init__(self, path: Path, signature: Signature, *, pin: bool = True) -> None:
+        self.path = path
+        self.signature = signature
+        kind = str(json.loads(signature.target)["kind"])
+        self.pool = Pool(target_threads(signature.target), pin=pin and kind == "llvm")
+        tvm = import_tvm(kind)
+        self.device = tvm.device("cpu" if kind == "llvm" else kind, 0)
+        if not self.device.exist:
+            raise DeployError(f"{path} is compiled for {kind}, but this machine has no such device")
+        self.machine = tvm.relax.VirtualMachine(tvm.runtime.load_module(str(path)), self.device)
+        self._main = self.machine["main"]
+        self._ffi: Any = __import__("tvm_ffi")
+        self._staged: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(map(str, self.signature.inputs))
+        outputs = ", ".join(map(str, self.signature.outputs))
+        return f"Library({self.path.name}: ({inputs}) -> ({outputs}))"
+
+    def __call__(self, *values: Any, **named: Any) -> Any:
+        given = self._in_order(values, named) if named else values
+        if len(given) != len(self.signature.inputs):
+            wanted = ", ".join(map(str, self.signature.inputs))
+            raise DeployError(f"{len(given)} inputs were given, but the network takes ({wanted})")
+        with self._lock:
+            pairs = zip(self.signature.inputs, given, strict=True)
+            tensors = [self._tensor(spec, value) for spec, value in pairs]
+            with self.pool:
+                results = self._main(*tensors)
+            if self.device.dlpack_device_type() != 1:
+                self.device.sync()
+            outputs = results if len(self.signature.outputs) > 1 or _many(results) else [results]
+            made = tuple(self._give_back(one, given) for one in outputs)
+        return made if len(made) > 1 else made[0]
+
+    def _in_order(self, values: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        names = [one.name for one in self.signature.inputs]
+        for name in named:
+            if name not in names[len(values) :]:
+                near = did_you_mean(name, names)
+                raise DeployError(f"no input {name!r} is left to give{near}; inputs: {names}")
+        return [*values, *(named[name] for name in names[len(values) :] if name in named)]
+
+    def _tensor(self, spec: Argument, value: Any) -> Any:
+        shape, dtype = tuple(getattr(value, "shape", ())), str(getattr(value, "dtype", ""))
+        if not hasattr(value, "__dlpack__"):
+            what = type(value).__name__
+            raise DeployError(f"input {spec} must be an array or a tensor, but got a {what}")
+        if shape != spec.shape or dtype.removeprefix("torch.") != spec.dtype:
+            got = f"{'x'.join(map(str, shape)) or 'scalar'} {dtype.removeprefix('torch.')}"
+            raise DeployError(f"input {spec} must hold, but got {got}; convert it first")
+        if getattr(value, "requires_grad", False):
+            value = value.detach()
+        try:
+            tensor = self._ffi.from_dlpack(
+                value, require_alignment=ALIGNMENT, require_contiguous=True
+            )
+            if tensor.device == self.device:
+                return tensor
+        except (ValueError, BufferError, RuntimeError):
+            pass  # misaligned, strided or read-only: such a value is copied
+        return self._staged_copy(spec, value)
+
+    def _staged_copy(self, spec: Argument, value: Any) -> Any:
+        if spec.name not in self._staged:
+            tvm = import_tvm()
+            self._staged[spec.name] = tvm.runtime.empty(spec.shape, spec.dtype, self.device)
+        array = value.cpu().numpy() if hasattr(value, "cpu") else np.asarray(value)
+        self._staged[spec.name].copyfrom(np.ascontiguousarray(array))
+        return self._staged[spec.name]
+
+    def _give_back(self, output: Any, given: Sequence[Any]) -> Any:
+        if any(output.data_ptr() == staged.data_ptr() for staged in self._staged.values()):
+            output = output.copyto(self.device)  # a view of an input: the next call overwrites it
+        if any(hasattr(value, "requires_grad") for value in given):
+            torch = __import__("torch")
+            return torch.from_dlpack(output)
+        if self.device.dlpack_device_type() == 1:
+            return np.from_dlpack(output)
+        return output.numpy()
+
+
+def _many(results: Any) -> bool:
+    """TVM returns an array of outputs where the network returns a tuple, even of one."""
+    return not hasattr(results, "__dlpack__")

@@ -1,0 +1,78 @@
+"""Where a library spends its time, kernel by kernel, seen from inside the virtual machine."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+
+from tensorese.deploy.errors import DeployError
+from tensorese.deploy.systems import System
+
+_MACHINE = ("vm.", "relax.")  # the machine's own builtins: allocation, shapes, views
+
+
+def profile(system: System, runs: int) -> list[dict[str, Any]]:
+    """Seconds and calls of each kernel in one run, the median of `runs`; costliest first."""
+    clock = time.perf_counter
+    starts: list[float] = []
+    taken: dict[str, float] = defaultdict(float)
+    calls: dict[str, int] = defaultdict(int)
+
+    def instrument(_func: Any, name: str, before: bool, _result: Any, *_args: Any) -> None:
+        if before:
+            starts.append(clock())
+        else:
+            taken[name] += clock() - starts.pop()
+            calls[name] += 1
+
+    machine = _machine(system)
+    found: dict[str, list[float]] = defaultdict(list)
+    machine.set_instrument(instrument)
+    try:
+        for _ in range(runs):
+            taken.clear()
+            calls.clear()
+            system.call()
+            for name, secs in taken.items():
+                found[name].append(secs)
+    finally:
+        machine.set_instrument(lambda *_: None)
+    rows = [
+        {"kernel": name, "secs": statistics.median(secs), "calls": calls[name]}
+        for name, secs in found.items()
+    ]
+    return sorted(rows, key=lambda row: -float(row["secs"]))
+
+
+def keep_values(system: System, path: str) -> list[str]:
+    """What every kernel wrote, in order, as arrays in a file; returns the kernels' names."""
+    names: list[str] = []
+    arrays: dict[str, Any] = {}
+
+    def instrument(_func: Any, name: str, before: bool, _result: Any, *args: Any) -> None:
+        if not before and not name.startswith(_MACHINE) and args:
+            arrays[f"k{len(names)}"] = args[-1].numpy()
+            names.append(name)
+
+    machine = _machine(system)
+    machine.set_instrument(instrument)
+    try:
+        system.call()
+    finally:
+        machine.set_instrument(lambda *_: None)
+    np.savez(path, **arrays)
+    return names
+
+
+def is_kernel(name: str) -> bool:
+    return not name.startswith(_MACHINE)
+
+
+def _machine(system: System) -> Any:
+    if system.library is None:
+        raise DeployError("only a library of ours can be looked into")
+    return system.library.machine

@@ -1,0 +1,88 @@
+"""A process that runs one system: loads it, gives its outputs, times it, profiles it on request.
+
+JSON lines in and out; what libraries print goes to the error stream.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+import numpy as np
+
+from tensorese.deploy import profiling
+from tensorese.deploy.systems import System, keep_to
+from tensorese.tvm_env import import_tvm
+
+
+class Worker:
+    def __init__(self) -> None:
+        self.system: System | None = None
+
+    def answer(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Never raises for what a system does: the reply holds `error` instead."""
+        try:
+            if message["op"] == "load":
+                return self._load(message)
+            assert self.system is not None, "load first"
+            if message["op"] == "outputs":
+                return self._outputs(self.system, str(message["path"]))
+            if message["op"] == "time":
+                return {"secs": _times(self.system, float(message["secs"]), int(message["least"]))}
+            if message["op"] == "profile":
+                return {"kernels": profiling.profile(self.system, int(message["runs"]))}
+            return {"written": profiling.keep_values(self.system, str(message["path"]))}
+        except Exception as error:
+            text = " ".join(str(error).split())[:500]
+            return {"error": f"{type(error).__name__}: {text}"}
+
+    def _load(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        started = time.perf_counter()
+        keep_to(int(message["threads"]))
+        import_tvm()  # before torch, which it would otherwise drag through its own import
+        with np.load(message["inputs"], allow_pickle=False) as stored:
+            arrays = [stored[f"in{i}"] for i in range(len(stored.files))]
+        self.system = System(message, arrays)
+        return {"secs": time.perf_counter() - started}
+
+    def _outputs(self, system: System, path: str) -> dict[str, Any]:
+        started = time.perf_counter()
+        outputs = system.outputs()
+        secs = time.perf_counter() - started
+        named: dict[str, Any] = {f"out{i}": array for i, array in enumerate(outputs)}
+        np.savez(path, **named)
+        return {"secs": secs}
+
+
+def _times(system: System, secs: float, least: int) -> list[float]:
+    """Seconds of every run, until `secs` have passed and `least` runs are done."""
+    clock = time.perf_counter
+    samples: list[float] = []
+    system.call()  # the pool is awake and the caches hold the weights, as in a busy server
+    end = clock() + secs
+    while clock() < end or len(samples) < least:
+        started = clock()
+        system.call()
+        samples.append(clock() - started)
+    return samples
+
+
+def serve(requests: TextIO, replies: TextIO) -> None:
+    worker = Worker()
+    for line in requests:
+        replies.write(json.dumps(worker.answer(json.loads(line))) + "\n")
+        replies.flush()
+
+
+def main() -> None:
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    serve(sys.stdin, replies)
+
+
+if __name__ == "__main__":
+    main()
