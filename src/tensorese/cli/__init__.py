@@ -22,6 +22,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "demo": ("tensorese.cli.demo:demo", "Measure candidates of a conv2d; best against naive."),
     "tune": ("tensorese.cli.tune:tune", "Tune a model: a faster, verified library and a report."),
     "tasks": ("tensorese.cli.tasks:tasks", "List what there is to tune in a model."),
+    "compile": ("tensorese.cli.compile:compile_command", "Build, verify and time a tuned run."),
+    "bench": ("tensorese.cli.bench:bench", "Time a run's library against torch and others."),
     "measure": ("tensorese.cli.measure:measure", "Measure a store's programs on this machine."),
     "collect": ("tensorese.cli.collect:collect", "Measure random programs of many tasks."),
     "data": ("tensorese.cli.data:data", "Import, inspect, export, merge and verify records."),
