@@ -59,7 +59,7 @@ def emphasis(names: Mapping[str, int]) -> Floats:
     for name, column in names.items():
         if name.endswith(".lanes"):
             found[column] = 2.5
-        elif name.startswith(("level ", "inside ", "body")) or " is " in name:
+        elif name.startswith(("level ", "inside ", "body")) or " is " in name or " at " in name:
             found[column] = 0.5
     return found
 

@@ -1,0 +1,73 @@
+"""Between MetaSchedule's objects and the nouns: contexts, candidates, runner results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorese.identity import plain, workload_of
+from tensorese.language.constants import take_constants
+from tensorese.language.metaschedule import split_trace
+from tensorese.records.nouns import (
+    Measurement,
+    Platform,
+    Program,
+    Sketch,
+    Status,
+    Workload,
+    canonical_json,
+)
+from tensorese.targets import platform_of
+
+
+def target_json(target: Any) -> str:
+    """A TVM target as `tensorese.targets` writes it."""
+    spec = {str(key): _value(value) for key, value in target.export().items()}
+    kept = {key: value for key, value in spec.items() if key not in ("tag", "keys")}
+    return canonical_json(kept)
+
+
+def _value(value: Any) -> Any:
+    return value if isinstance(value, bool | int | float) else plain(value)
+
+
+def platform_named(name: str, target: Any) -> Platform:
+    """The platform of a context; `name` is a model's head, or empty for the target's own name."""
+    return platform_of(target_json(target), name)
+
+
+def program_of(trace: Any, workload: Workload) -> Program:
+    """By the decisions the trace holds; the platform's numbers are no part of it."""
+    body, slots, decisions, tail = split_trace(plain(trace.as_json()))
+    body, _ = take_constants(body)
+    sketch = Sketch(dialect="metaschedule", body=body, slots=slots)
+    return Program(workload=workload, sketch=sketch, decisions=decisions, tail=tail)
+
+
+def measurement_of(program: Program, platform: Platform, result: Any) -> Measurement:
+    """Of a runner's result or a tuning record; why something failed MetaSchedule does not tell."""
+    secs = tuple(float(value) for value in plain(result.run_secs or []))
+    error = str(getattr(result, "error_msg", None) or "")
+    failed = bool(error) or not secs or max(secs) >= 1e9
+    return Measurement(
+        program=program,
+        platform=platform,
+        status=Status.RUN_ERROR if failed else Status.OK,
+        run_secs=() if failed else secs,
+        error=error,
+        origin="metaschedule",
+    )
+
+
+class Workloads:
+    """The workload of each module met so far."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[Any, Workload]] = []
+
+    def of(self, module: Any) -> Workload:
+        for known, workload in self._known:
+            if known.same_as(module):
+                return workload
+        workload = workload_of(module)
+        self._known.append((module, workload))
+        return workload
