@@ -1,0 +1,8 @@
+"""Reports of a tuning run, drawn from its folder alone."""
+
+from __future__ import annotations
+
+from tensorese.report.gather import ReportError
+from tensorese.report.write import write_report
+
+__all__ = ["ReportError", "write_report"]

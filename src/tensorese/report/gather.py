@@ -1,0 +1,255 @@
+"""What a report shows, read from a run folder; every part may be missing."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tensorese.errors import StoreError, TensoreseError
+from tensorese.records.store import Store
+
+Point = tuple[float, float]
+
+
+class ReportError(TensoreseError):
+    """A folder no report can be drawn from."""
+
+
+@dataclass(kw_only=True)
+class TaskReport:
+    """One row of the task table."""
+
+    workload: str
+    name: str
+    operator: str
+    shapes: Sequence[str]
+    weight: int
+    flops: float
+    latency: float = math.nan
+    trials: int = 0
+    failures: int = 0
+    history: list[Point] = field(default_factory=list)
+    """Trials of this task so far against its best seconds."""
+
+    @property
+    def gflops(self) -> float:
+        return self.flops / self.latency / 1e9 if self.latency > 0 and self.flops else math.nan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    head: Mapping[str, Any]
+    tasks: Sequence[TaskReport]
+    by_trials: Sequence[Point]
+    """Trials against seconds of all tasks together."""
+    by_time: Sequence[Point]
+    failures: Sequence[tuple[str, int, str]]
+    """Status, how often, and the error text seen most."""
+    predicted: Sequence[Point]
+    """Where the model ranked a program in its batch (1 is first) against its speed over its
+    task's best."""
+    agreement: float
+    """Mean rank correlation of scores and speeds inside the batches; NaN without scores."""
+    phases: Mapping[str, float]
+    trials: int
+    certificate: Mapping[str, Any]
+    bench: Mapping[str, Any]
+
+    @property
+    def peak(self) -> float:
+        return _number(self.head.get("peak_gflops"))
+
+    @property
+    def sum_of_tasks(self) -> float:
+        known = [t.weight * t.latency for t in self.tasks if t.latency == t.latency]
+        return sum(known) if known else math.nan
+
+
+def gather(run: Path) -> Report:
+    head = _json(run / "run.json")
+    if head is None:
+        raise ReportError(f"{run} must be a run folder, but it has no readable run.json")
+    batches = _lines(run / "batches.jsonl")
+    outcomes = _outcomes(run / "store")
+    tasks = _tasks(head, _json(run / "best.json") or {}, batches, outcomes)
+    by_trials, by_time = _progress(tasks, batches)
+    predicted, agreement = _predictions(batches, outcomes)
+    return Report(
+        head=head,
+        tasks=tasks,
+        by_trials=by_trials,
+        by_time=by_time,
+        failures=_failures(outcomes),
+        predicted=predicted,
+        agreement=agreement,
+        phases=_phases(batches),
+        trials=sum(len(batch.get("proposed", ())) for batch in batches),
+        certificate=_json(run / "certificate.json") or {},
+        bench=_json(run / "bench.json") or {},
+    )
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    try:
+        value = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """A killed run's last line may be half a line: it is left out."""
+    found = []
+    try:
+        text = path.read_text()
+    except OSError:
+        return []
+    for line in text.splitlines():
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            continue
+    return found
+
+
+def _outcomes(path: Path) -> list[dict[str, Any]]:
+    if not path.is_dir():
+        return []
+    columns = ["program_id", "workload_id", "status", "latency", "error"]
+    try:
+        with Store.open(path) as store:
+            rows: list[dict[str, Any]] = store.table(columns).to_pylist()
+            return rows
+    except StoreError:
+        return []
+
+
+def _tasks(
+    head: Mapping[str, Any],
+    best: Mapping[str, Any],
+    batches: Sequence[Mapping[str, Any]],
+    outcomes: Sequence[Mapping[str, Any]],
+) -> list[TaskReport]:
+    failed = Counter(
+        row["workload_id"] for row in outcomes if row["status"] not in ("ok", "censored")
+    )
+    tasks = {}
+    for row in head.get("tasks", ()):
+        found = str(row["workload"])
+        tasks[found] = TaskReport(
+            workload=found,
+            name=str(row.get("name", "")),
+            operator=str(row.get("operator", "")),
+            shapes=[str(shape) for shape in row.get("shapes", ())],
+            weight=int(row.get("weight", 1)),
+            flops=_number(row.get("flops")),
+            latency=_number(best.get(found, {}).get("latency")),
+            failures=failed[found],
+        )
+    for batch in batches:
+        task = tasks.get(str(batch.get("task")))
+        if task is not None:
+            task.trials += len(batch.get("proposed", ()))
+            if batch.get("best") is not None:
+                task.history.append((float(task.trials), float(batch["best"])))
+    for task in tasks.values():
+        if math.isnan(task.latency) and task.history:
+            task.latency = task.history[-1][1]
+    return list(tasks.values())
+
+
+def _progress(
+    tasks: Sequence[TaskReport], batches: Sequence[Mapping[str, Any]]
+) -> tuple[list[Point], list[Point]]:
+    """The network's latency as tuning went on; a task not yet reached counts with its first."""
+    weights = {task.workload: task.weight for task in tasks}
+    current = {task.workload: task.history[0][1] for task in tasks if task.history}
+    by_trials: list[Point] = []
+    by_time: list[Point] = []
+    trials = 0
+    for batch in batches:
+        trials += len(batch.get("proposed", ()))
+        found = str(batch.get("task"))
+        if batch.get("best") is not None and found in current:
+            current[found] = float(batch["best"])
+        total = sum(weights[one] * secs for one, secs in current.items())
+        if total > 0:
+            by_trials.append((float(trials), total))
+            by_time.append((_number(batch.get("secs")), total))
+    return by_trials, by_time
+
+
+def _failures(outcomes: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, str]]:
+    texts: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in outcomes:
+        if row["status"] != "ok":
+            first = str(row["error"] or "").strip().splitlines()[:1]
+            texts[str(row["status"])][first[0][:200] if first else ""] += 1
+    counted = [
+        (status, sum(found.values()), found.most_common(1)[0][0]) for status, found in texts.items()
+    ]
+    return sorted(counted, key=lambda row: -row[1])
+
+
+def _predictions(
+    batches: Sequence[Mapping[str, Any]], outcomes: Sequence[Mapping[str, Any]]
+) -> tuple[list[Point], float]:
+    latency: dict[str, float] = {}
+    fastest: dict[str, float] = {}
+    for row in outcomes:
+        secs = _number(row["latency"])
+        if secs > 0:
+            program, task = str(row["program_id"]), str(row["workload_id"])
+            latency[program] = min(secs, latency.get(program, math.inf))
+            fastest[task] = min(secs, fastest.get(task, math.inf))
+    points: list[Point] = []
+    agreements: list[float] = []
+    for batch in batches:
+        scored = [
+            (float(p["score"]), latency[p["program"]])
+            for p in batch.get("proposed", ())
+            if p.get("score") is not None and p["program"] in latency
+        ]
+        if len(scored) < 3:
+            continue
+        ranks = _ranks([score for score, _ in scored])
+        speeds = [fastest[str(batch["task"])] / secs for _, secs in scored]
+        points.extend(zip(ranks, speeds, strict=True))
+        correlation = _correlation(ranks, _ranks(speeds))
+        if correlation == correlation:
+            agreements.append(correlation)
+    return points, sum(agreements) / len(agreements) if agreements else math.nan
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """0 for the lowest to 1 for the highest, equal values in the middle of their places."""
+    order = sorted(values)
+    last = max(len(values) - 1, 1)
+    places: dict[float, list[int]] = defaultdict(list)
+    for place, value in enumerate(order):
+        places[value].append(place)
+    return [sum(places[v]) / len(places[v]) / last for v in values]
+
+
+def _correlation(x: Sequence[float], y: Sequence[float]) -> float:
+    mx, my = sum(x) / len(x), sum(y) / len(y)
+    xy = sum((a - mx) * (b - my) for a, b in zip(x, y, strict=True))
+    xx, yy = sum((a - mx) ** 2 for a in x), sum((b - my) ** 2 for b in y)
+    return xy / math.sqrt(xx * yy) if xx > 0 and yy > 0 else math.nan
+
+
+def _phases(batches: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    total: dict[str, float] = defaultdict(float)
+    for batch in batches:
+        for phase, secs in batch.get("phases", {}).items():
+            total[str(phase)] += _number(secs)
+    return {phase: secs for phase, secs in total.items() if secs > 0}
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) else math.nan
