@@ -1,10 +1,11 @@
 #!/bin/bash
-# Collecting on a lent machine: bash benchmarks/collect_device.sh cpu|gpu MINUTES
+# Collecting on a lent machine: bash benchmarks/collect_device.sh cpu|gpu|again MINUTES
 # Stores are kept outside $OUT and packed into it after each stage: few files may come back.
 set -u
 stage=$1 minutes=$2
 OUT=${OUT:?a folder for the results must be named}
-[ -e .carry/tvm/unpack.sh ] && . .carry/tvm/unpack.sh
+python3 -c 'import importlib.util as u, sys; sys.exit(u.find_spec("tvm") is None)' ||
+  . .carry/tvm/unpack.sh
 export PYTHONPATH="$PWD/src:${PYTHONPATH:-}" PYTHONUNBUFFERED=1
 work=$(mktemp -d)
 mcpu=$(python3 -c 'from tensorese.targets import host_cpu; print(host_cpu().mcpu)')
@@ -30,7 +31,9 @@ cpu)
     --calibrate --minutes "$minutes"
   ;;
 gpu)
-  gather h200 --target cuda --platform h200 --out "$work/gpu" --minutes "$minutes"
+  # A kernel takes two seconds of nvrtc: fewer tasks, so that each has enough programs to rank.
+  gather h200 --target cuda --platform h200 --out "$work/gpu" --minutes "$minutes" \
+    --most-tasks "${TASKS:-144}"
   ;;
 again)
   # The first programs of every task's sequence, which `cpu` measured too: alone, and on all cores.

@@ -22,6 +22,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--out", type=_PATH, help="Store to add to; made when missing.")
 @click.option("--programs", type=_PATH, help="Store whose programs come first (a model's, say).")
 @click.option("--split", default="all", type=click.Choice(["all", "train", "test"]))
+@click.option("--most-tasks", default=0, help="Only so many of the tasks; 0 for all.")
 @click.option("--per-task", default=0, help="Programs a task, those of the store counted; 0: any.")
 @click.option("--random-share", default=0.75, show_default=True, help="The rest are mutations.")
 @click.option("--seed", default=0, help="Of the random programs.")
@@ -91,6 +92,8 @@ def _collect(source: str, target: str, options: dict[str, Any], quiet: bool) -> 
         ),
     )
     tasks = _tasks(source, target, options["split"])
+    if options["most_tasks"]:  # ids are hashes: the first of them are a random choice
+        tasks = sorted(tasks, key=lambda task: task.workload.id)[: options["most_tasks"]]
     with Store.open(options["out"], create=True):
         pass  # a place that cannot be written is refused before an hour of measuring
     given: list[sessions.GivenProgram] = []
@@ -105,7 +108,7 @@ def _collect(source: str, target: str, options: dict[str, Any], quiet: bool) -> 
 
         session = calibrate(session, tasks, lambda text: click.echo(text, err=True))
     tally = sessions.collect(session, tasks, given, _Lines(session.platform.name).update)
-    return sessions.summary(tally, session.platform.name, session.out)
+    return sessions.summary(tally, session)
 
 
 def _tasks(source: str, target: str, split: str) -> list[ListedTask]:

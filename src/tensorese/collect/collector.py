@@ -35,7 +35,7 @@ class CollectConfig:
     only_given: bool = False
     """Measure the programs sent by others and nothing else."""
     seed: int = 0
-    in_flight: int = 64
+    in_flight: int = 48
     """Programs handed to the measurer and not back yet."""
     drain_secs: float = 15.0
     """How long programs in flight are waited for when time is up."""

@@ -18,8 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from tensorese.collect.tasklist import ListedTask, write_tasks
+from tensorese.errors import MeasureError
 from tensorese.records.nouns import Program, Sketch
 from tensorese.records.rows import row_sketch
+
+_MOST_DEATHS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +83,7 @@ class PlannerPool(Planners):
         self._tag = 0
         self._answers: queue.SimpleQueue[tuple[int, str]] = queue.SimpleQueue()
         self._closing = False
+        self._deaths = 0  # without an answer in between
         self._folder = tempfile.TemporaryDirectory(prefix="tensorese-collect-")
         self._list = Path(self._folder.name) / "tasks.parquet"
         write_tasks(self._list, self.tasks)
@@ -133,12 +137,19 @@ class PlannerPool(Planners):
             [sys.executable, "-m", "tensorese.collect.planner", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._log(index).open("w"),
             text=True,
             start_new_session=True,
         )
         threading.Thread(target=self._read, args=(index, process), daemon=True).start()
         return process
+
+    def _log(self, index: int) -> Path:
+        return Path(self._folder.name) / f"{index}.log"
+
+    def _last_words(self, index: int) -> str:
+        lines = self._log(index).read_text(errors="replace").strip().splitlines()
+        return lines[-1][:200] if lines else "silent"
 
     def _read(self, index: int, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
@@ -148,6 +159,7 @@ class PlannerPool(Planners):
             self._answers.put((index, ""))
 
     def _plan(self, answer: dict[str, Any]) -> Plan:
+        self._deaths = 0
         request = self._waiting.pop(answer["tag"])
         self._owner.pop(answer["tag"])
         if "error" in answer:
@@ -167,20 +179,21 @@ class PlannerPool(Planners):
 
     def _died(self, index: int) -> list[Plan]:
         """TVM took the process along: the task it worked on is given up, the rest is asked anew."""
+        said = f"exit code {self._processes[index].wait()}: {self._last_words(index)}"
+        self._deaths += 1
+        if self._deaths > _MOST_DEATHS:
+            raise MeasureError(
+                f"planner processes must stay alive, but {self._deaths} died in a row ({said}); "
+                "run tensorese doctor"
+            )
         tags = sorted(tag for tag, owner in self._owner.items() if owner == index)
         requests = [self._waiting.pop(tag) for tag in tags]
         for tag in tags:
             self._owner.pop(tag)
         self._processes[index] = self._start(index)
-        if not requests:
-            return []
-        for request in requests[1:]:
-            if request.task != requests[0].task:
+        lost = [request for request in requests if request.task == requests[0].task]
+        for request in requests:
+            if request not in lost:
                 self.ask(request)
-        code = self._processes[index].poll()
-        text = f"a planner process died over this task (exit code {code})"
-        return [
-            Plan(request=request, error=text)
-            for request in requests
-            if request.task == requests[0].task
-        ]
+        text = f"a planner process died over this task ({said})"
+        return [Plan(request=request, error=text) for request in lost]

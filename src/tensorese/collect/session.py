@@ -105,8 +105,11 @@ def _run(
             cores=farm.plan.builders,
         )
         pools.append(pool)
+        # In phases a phase's worth is built ahead; otherwise enough that nobody waits.
+        ahead = len(farm.plan.builders) * (12 if farm.plan.exclusive else 4)
+        config = replace(session.config, in_flight=max(session.config.in_flight, ahead))
         try:
-            return Collector(progress, pool, farm, session.config, on_result).run()
+            return Collector(progress, pool, farm, config, on_result).run()
         finally:
             pools.clear()
             pool.close()
@@ -118,8 +121,12 @@ def keep_on(cores: Sequence[int]) -> None:
 
 
 def progress_of(tasks: Sequence[ListedTask], store: Store, platform: str) -> list[TaskProgress]:
-    """The tasks with what the store already has of them on this platform."""
-    states = {task.workload.id: TaskProgress(task=task) for task in tasks}
+    """The tasks with what the store already has of them on this platform.
+
+    In the order of their ids, which is random: a run that ends early has seen every class.
+    """
+    ordered = sorted(tasks, key=lambda task: task.workload.id)
+    states = {task.workload.id: TaskProgress(task=task) for task in ordered}
     if platform not in store.platforms():
         return list(states.values())
     columns = ["program_id", "workload_id", "sketch_id", "status", "latency", "decisions"]
@@ -191,12 +198,13 @@ def _bests(store: Store, platform: str) -> Mapping[str, float]:
     return {key: m.latency for key, m in store.best(platform).items()}
 
 
-def summary(tally: Tally, platform: str, out: Path) -> dict[str, Any]:
+def summary(tally: Tally, session: Session) -> dict[str, Any]:
     """What the command prints, and `--json` writes."""
     invalid = tally.by_status[Status.INVALID]
     return {
-        "platform": platform,
-        "store": str(out),
+        "platform": session.platform.name,
+        "store": str(session.out),
+        "layout": session.layout.name,
         "measured": tally.measured,
         "seconds": round(tally.seconds, 1),
         "programs_per_sec": round(tally.measured / max(tally.seconds, 1e-9), 2),

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from tensorese.collect.replayed import replayed_rows
 from tensorese.records.nouns import Workload, program_id
 from tensorese.space.space import TaskSpace
 from tensorese.space.variation import mutate
@@ -17,7 +18,7 @@ from tensorese.space.variation import mutate
 Pick = tuple[int, tuple[int, ...]]
 """Index of a sketch, and a row of it."""
 
-_BLOCK = 64  # rows drawn at a time; part of what defines the sequence
+_BLOCK = 16  # rows drawn at a time; part of what defines the sequence
 _STALE = 3  # blocks without a new row after which a small sketch counts as exhausted
 
 
@@ -30,7 +31,7 @@ class Stream:
         self.seed = seed
         self.seen: set[str] = set()
         """Program ids given out, or known from the start."""
-        self._index = {s.sketch.id: i for i, s in enumerate(space.sketches) if s.covered}
+        self._index = {s.sketch.id: i for i, s in enumerate(space.sketches)}
         self._rows = {i: self._rows_of(i) for i in self._index.values()}
 
     @property
@@ -55,7 +56,8 @@ class Stream:
 
     def mutations(self, parents: Sequence[tuple[str, Sequence[int]]], n: int) -> list[Pick]:
         """New neighbours of `(sketch id, row)` parents: one slot changed, now and then two."""
-        known = [(self._index[s], row) for s, row in parents if s in self._index]
+        places = [(self._index[s], row) for s, row in parents if s in self._index]
+        known = [(s, row) for s, row in places if self.space.sketches[s].covered]
         if not known:
             return []
         rng = self._rng("mutation", str(len(self.seen)))
@@ -80,11 +82,18 @@ class Stream:
             sketch = self._index.get(sketch_id)
             if sketch is None:
                 continue
-            space, values = self.space.sketches[sketch], tuple(int(v) for v in row)
-            legal = len(values) == space.n_columns and bool(space.legal(np.array([values]))[0])
-            if legal and self._take(sketch, values):
+            values = tuple(int(v) for v in row)
+            if self._is_legal(sketch, values) and self._take(sketch, values):
                 picks.append((sketch, values))
         return picks
+
+    def _is_legal(self, sketch: int, row: tuple[int, ...]) -> bool:
+        space = self.space.sketches[sketch]
+        if len(row) != space.sketch.n_decisions:
+            return False
+        if not space.covered:
+            return self.space.is_legal(sketch, row)
+        return bool(space.legal(np.array([row], dtype=np.int64))[0])
 
     def _take(self, sketch: int, row: Sequence[int]) -> bool:
         name = program_id(self.workload.id, self.space.sketches[sketch].sketch.id, row)
@@ -98,6 +107,9 @@ class Stream:
 
     def _rows_of(self, sketch: int) -> Iterator[tuple[int, ...]]:
         space = self.space.sketches[sketch]
+        if not space.covered:
+            yield from replayed_rows(self.space, sketch, self._rng(space.sketch.id))
+            return
         mine: set[tuple[int, ...]] = set()
         block = stale = 0
         while stale < _STALE:

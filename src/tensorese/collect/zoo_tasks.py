@@ -5,12 +5,14 @@ No workload of a test network is in the training part, whichever network it was 
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tensorese.collect.tasklist import ListedTask, TaskListError, merge_tasks
+from tensorese.workloads.zoo import parse
 
 TEST_NETWORKS = (
     "resnet50@1x3x224x224",
@@ -73,8 +75,6 @@ class Selection:
 
 def extract(spec: str, targets: Sequence[str], split: str = "") -> list[ListedTask]:
     """The tasks of `NAME[@shape]` of the zoo on each of the targets."""
-    import json
-
     from tensorese.workloads import load_network, tasks_of
 
     network = load_network(f"zoo:{spec}")
@@ -100,6 +100,7 @@ def zoo_part(
 ) -> list[ListedTask]:
     """`train`, `test`, or one network of the zoo, extracted here; minutes for a whole part."""
     if name not in ("train", "test"):
+        parse(name)  # a wrong name is answered before anything else is said
         on_network(name)
         return merge_tasks(extract(name, targets))
     test: list[ListedTask] = []
