@@ -1,0 +1,113 @@
+"""From collected stores to a dataset that is shipped: one store, small, with a card in words."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tensorese.collect.tasklist import ListedTask
+from tensorese.records.nouns import Measurement, Status, Workload
+from tensorese.records.store import Store
+
+
+def publish(sources: Sequence[Path], out: Path) -> int:
+    """Adds the stores' measurements to `out`; returns how many were new.
+
+    Tails are left out, a replay derives them anew, and so are faults of the machinery.
+    """
+    with Store.open(out, create=True) as store:
+        added = store.ingest(_published(sources))
+        store.compact()
+        return added
+
+
+def _published(sources: Sequence[Path]) -> Iterator[Measurement]:
+    for path in sources:
+        with Store.open(path) as source:
+            for measurement in source.measurements():
+                if measurement.status is not Status.INFRA_ERROR:
+                    program = replace(measurement.program, tail="")
+                    yield replace(measurement, program=program, error=measurement.error[:200])
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlatformFacts:
+    """What a card says about one platform of a dataset."""
+
+    name: str
+    programs: int
+    valid: int
+    by_status: Mapping[str, int]
+    by_origin: Mapping[str, int]
+    by_class: Mapping[str, int]
+    """Valid training programs by operator class."""
+    train_tasks: int
+    test_tasks: int
+    test_programs: int
+    repeats: float
+    """Median number of timed samples."""
+    verified: int
+    toolchain: str
+
+
+def platform_facts(store: Store, platform: str, classes: Mapping[str, str]) -> PlatformFacts:
+    """`classes` is the operator class by workload id."""
+    table = store.table(platform=platform)
+    rows: list[dict[str, Any]] = table.select(
+        ["workload_id", "status", "origin", "split", "run_secs", "verification", "toolchain"]
+    ).to_pylist()
+    valid = [row for row in rows if row["status"] == Status.OK]
+    train = [row for row in valid if row["split"] != "test"]
+    test = [row for row in valid if row["split"] == "test"]
+    return PlatformFacts(
+        name=platform,
+        programs=len(rows),
+        valid=len(valid),
+        by_status=dict(Counter(row["status"] for row in rows).most_common()),
+        by_origin=dict(Counter(row["origin"] for row in rows).most_common()),
+        by_class=dict(Counter(classes.get(r["workload_id"], "?") for r in train).most_common()),
+        train_tasks=len({row["workload_id"] for row in train}),
+        test_tasks=len({row["workload_id"] for row in test}),
+        test_programs=len(test),
+        repeats=statistics.median([len(row["run_secs"]) for row in valid] or [0]),
+        verified=sum(row["verification"] != "{}" for row in rows),
+        toolchain=rows[0]["toolchain"] if rows else "{}",
+    )
+
+
+def shared_programs(store: Store, platforms: Sequence[str]) -> int:
+    """Programs that are valid on every one of the platforms."""
+    found: set[str] | None = None
+    for platform in platforms:
+        table = store.table(["program_id"], platform=platform, status=Status.OK)
+        mine = set(table["program_id"].to_pylist())
+        found = mine if found is None else found & mine
+    return len(found or ())
+
+
+def nearest_train(task: ListedTask, train: Iterable[ListedTask]) -> tuple[ListedTask, float] | None:
+    """The training task of the same class whose shapes differ least, in factors of two."""
+    same = [other for other in train if other.operator == task.operator and other.kind == task.kind]
+    if not same:
+        return None
+    best = min(same, key=lambda other: (_distance(task, other), other.workload.id))
+    return best, _distance(task, best)
+
+
+def _distance(a: ListedTask, b: ListedTask) -> float:
+    """Extents compared in order; what only one of the two has counts in full."""
+    mine, theirs = _extents(a.workload), _extents(b.workload)
+    longer = max(len(mine), len(theirs))
+    pairs = zip(
+        mine + [1] * (longer - len(mine)), theirs + [1] * (longer - len(theirs)), strict=True
+    )
+    return sum(abs(math.log2(x / y)) for x, y in pairs)
+
+
+def _extents(workload: Workload) -> list[int]:
+    return [max(1, extent) for arg in workload.args for extent in arg.shape]

@@ -1,0 +1,95 @@
+"""Datasets as shipped: what is left out, what the card counts, who is nearest to whom."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from measurements_support import MeasurementMaker
+from tensorese.collect.card import card
+from tensorese.collect.dataset import nearest_train, platform_facts, publish, shared_programs
+from tensorese.collect.tasklist import ListedTask, read_tasks
+from tensorese.records.nouns import Measurement, Status, TensorSpec, Workload
+from tensorese.records.store import Store
+from tensorese.records.verify import verify
+
+pytestmark = pytest.mark.null
+
+DATA = Path(__file__).parents[2] / "data"
+SHIPPED = sorted(path.parent for path in DATA.glob("*/store.json"))
+
+
+def listed(*shape: int, operator: str = "conv2d", split: str = "") -> ListedTask:
+    spec = TensorSpec(shape=shape, dtype="float32")
+    workload = Workload(operator=operator, args=(spec,))
+    return ListedTask(workload=workload, kind="llvm", operator=operator, split=split, name="x")
+
+
+@pytest.fixture
+def collected(tmp_path: Path, make_measurement: MeasurementMaker) -> Path:
+    rows: list[Measurement] = []
+    for platform in ("one", "two"):
+        for i in range(1, 4):
+            rows.append(make_measurement(decisions=(i, 1, 1), platform=platform, origin="random"))
+    tailed = make_measurement(decisions=(9, 1, 1), platform="one", origin="mutation")
+    rows.append(replace(tailed, program=replace(tailed.program, tail='[["Unroll"]]'), split="test"))
+    rows.append(make_measurement(decisions=(8, 1, 1), platform="one", status=Status.BUILD_ERROR))
+    rows.append(make_measurement(decisions=(7, 1, 1), platform="one", status=Status.INFRA_ERROR))
+    with Store.open(tmp_path / "raw", create=True) as store:
+        store.append_many(rows)
+    return tmp_path / "raw"
+
+
+def test_publishing_drops_tails_and_faults_of_the_machinery_and_adds_once(
+    collected: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "data"
+    assert publish([collected], out) == 8
+    assert publish([collected], out) == 0
+    with Store.open(out) as store:
+        rows = store.table(["tail", "status"]).to_pylist()
+    assert {row["tail"] for row in rows} == {""}
+    assert Status.INFRA_ERROR not in {row["status"] for row in rows}
+
+
+def test_a_card_counts_valid_programs_test_tasks_and_what_is_shared(
+    collected: Path, tmp_path: Path
+) -> None:
+    publish([collected], tmp_path / "data")
+    with Store.open(tmp_path / "data") as store:
+        workload = next(iter(store.workloads()))
+        facts = platform_facts(store, "one", {workload: "dense"})
+        assert (facts.programs, facts.valid, facts.test_programs) == (5, 4, 1)
+        assert facts.by_class == {"dense": 3}
+        assert shared_programs(store, ["one", "two"]) == 3
+        noise = {"n": 4, "median": 0.01, "p90": 0.04, "bias": 0.0}
+        oracle = {"tasks": 1.0, "top1": 0.9, "top5": 1.0}
+        text = card("Title", store, [], {"one": {**noise, "oracle": oracle}}, "A remark.")
+    assert text.startswith("# Title\n")
+    assert "| `one` | 5 | 4 | 1 | 1 (1) |" in text
+    assert "Valid on every platform of this store: 3 programs." in text
+    assert "| `one` | 4 | 1.0% | 4.0% | +0.0% | 0.900 | 1.000 (1) |" in text
+    assert "A remark." in text and "CC BY 4.0" in text
+
+
+def test_the_nearest_training_task_is_of_the_same_class() -> None:
+    task = listed(1, 56, 56, 64, split="test")
+    near, far = listed(1, 48, 48, 64), listed(1, 14, 14, 512)
+    found = nearest_train(task, [far, near, listed(1, 56, 56, 64, operator="pool")])
+    assert found is not None
+    assert found[0] is near
+    assert found[1] == pytest.approx(2 * 0.2224, abs=1e-3)
+    assert nearest_train(listed(8, operator="dense"), [near]) is None
+
+
+@pytest.mark.parametrize("folder", SHIPPED, ids=lambda path: path.name)
+def test_shipped_data_is_sound_and_marks_every_test_row(folder: Path) -> None:
+    test = {t.workload.id for t in read_tasks(DATA / "tasks.parquet") if t.split == "test"}
+    with Store.open(folder) as store:
+        assert verify(store)["problems"] == []
+        rows = store.table(["workload_id", "split"]).to_pylist()
+        assert rows
+    assert all((row["workload_id"] in test) == (row["split"] == "test") for row in rows)
+    assert (DATA / f"{folder.name}.md").exists()
