@@ -88,7 +88,7 @@ def read_rows(folders: Iterable[Path]) -> list[dict[str, Any]]:
 # ---- data
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=6)
 def programs_of(data: Path, platforms: tuple[str, ...]) -> ProgramSet:
     stores = [Store.open(data / name) for name in sorted({STORES[p] for p in platforms})]
     return read_programs(stores, platforms=platforms)
@@ -103,7 +103,7 @@ def folds_of(data: Path) -> dict[str, int]:
     return by_workload(workloads)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=8)
 def encoded_of(data: Path, platforms: tuple[str, ...], spec: MatrixSpec) -> Encoded:
     return encode_programs(programs_of(data, platforms), Encoder(spec))
 

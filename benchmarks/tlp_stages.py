@@ -14,12 +14,12 @@ from tlp_runs import PLATFORMS, Job
 
 ANSOR = PLATFORMS[:3]
 BASE: dict[str, Any] = {
-    "trunk": {"width": 128, "feed": 2, "layers": 1, "dropout": 0.1, "noise": 0.0},
-    "train": {"epochs": 25, "loss": "both", "lr": 1e-3, "weight_decay": 1e-2},
+    "trunk": {"width": 128, "feed": 2, "layers": 1, "dropout": 0.1, "noise": 0.3},
+    "train": {"epochs": 16, "loss": "both", "lr": 1e-3, "weight_decay": 1e-2},
     "groups": {"size": 64, "per_batch": 16},
 }
 FROZEN = Path(__file__).resolve().parent / "tlp_frozen.json"
-MTL_EPOCHS = 8
+MTL_EPOCHS = 6
 
 
 def thaw(path: Path = FROZEN) -> None:
@@ -41,12 +41,15 @@ def _with(**changes: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-EPOCHS = {"k80": 25, "v100": 15, "mi50": 25, "a100": 60}
-"""About 1,400 steps each (A100: 1,080)."""
+EPOCHS = {"k80": 16, "v100": 10, "mi50": 16, "a100": 40}
+"""About 950 steps each (A100: 720)."""
 
 
 def _for(platform: str, settings: dict[str, Any]) -> dict[str, Any]:
-    return {**settings, "train": {**settings["train"], "epochs": EPOCHS[platform]}}
+    scale = settings.get("scale", 1.0)
+    epochs = round(EPOCHS[platform] * scale)
+    kept = {k: v for k, v in settings.items() if k != "scale"}
+    return {**kept, "train": {**settings["train"], "epochs": epochs}}
 
 
 def sweep() -> list[Job]:
@@ -54,27 +57,36 @@ def sweep() -> list[Job]:
     jobs = []
     for system, settings in variants().items():
         if system.startswith("mtl"):
-            jobs.append(
-                Job(table="sweep", system=system, platforms=ANSOR, seeds=(0, 1), **settings)
-            )
+            where = {"platforms": ANSOR, "seeds": (0, 1)}
+            jobs.append(Job(table="sweep", system=system, **where, **settings))
             continue
-        for platform in ("k80", "a100", "v100"):
-            where = {"platforms": (platform,), "seeds": (0, 1, 2, 3)}
+        for platform in ("k80", "mi50", "a100", "v100"):
+            where = {"platforms": (platform,), "seeds": (0, 1)}
             jobs.append(Job(table="sweep", system=system, **where, **_for(platform, settings)))
     return jobs
 
 
 def variants() -> dict[str, dict[str, Any]]:
     """One change at a time from `BASE`."""
+    wide = {"size": 256, "per_batch": 4}
     return {
         "base": _with(),
-        "noise 0.3": _with(trunk={"noise": 0.3}),
+        "regret 10": _with(train={"regret_weight": 10.0}),
+        "no physics": _with(spec={"physics": False}),
+        "physics alone": _with(trunk={"style": "physics"}),
+        "groups of 256, regret 10": _with(groups=wide, train={"regret_weight": 10.0}),
         "no context": _with(spec={"context": False}),
-        "groups of 128": _with(groups={"size": 128, "per_batch": 8}),
-        "mse 30": _with(train={"mse_weight": 30.0}),
         "mtl base": _mtl(),
+        "mse": _with(train={"loss": "mse"}),
+        "dropout 0.3": _with(trunk={"dropout": 0.3}),
+        "physics noise 0.4": _with(trunk={"physics_noise": 0.4}),
+        "no rows attend": _with(trunk={"layers": 0}),
+        "long": {**_with(), "scale": 2.0},
+        "noise 0": _with(trunk={"noise": 0.0, "physics_noise": 0.0}),
+        "width 64": _with(trunk={"width": 64}),
         "weight decay 0.1": _with(train={"weight_decay": 0.1}),
-        "small": _with(trunk={"width": 64, "feed": 0}),
+        "short": {**_with(), "scale": 0.5},
+        "mse 50": _with(train={"mse_weight": 50.0}),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from collections.abc import Callable
 from functools import lru_cache
@@ -87,16 +88,16 @@ XGBOOST: dict[str, dict[str, Any]] = {
     },
 }
 SYSTEMS = {"lightgbm": LIGHTGBM, "xgboost": XGBOOST}
-THREADS = 2
+THREADS = int(os.environ.get("TREE_THREADS", "2"))
 
 
 @lru_cache(maxsize=1)
 def columns_of(data: Path, platform: str) -> Any:
-    """The matrix laid flat, without columns that never change."""
+    """The matrix laid flat and the physical features, without columns that never change."""
     programs = programs_of(data, (platform,))
     spec = spec_of(programs, Job(table="", system="", platforms=(platform,)))
     encoded = encoded_of(data, (platform,), spec)
-    flat = encoded.matrix(np.arange(len(programs))).reshape(len(programs), -1)
+    flat = encoded.flat(np.arange(len(programs)))
     return flat[:, np.ptp(flat, axis=0) > 0]
 
 
@@ -163,17 +164,14 @@ def _key_row(system: str, name: str, platform: str, fold: int, seed: int) -> dic
         "platform": platform,
         "fold": fold,
         "seed": seed,
-        "settings": SYSTEMS[system][name],
+        "settings": {**SYSTEMS[system][name], "columns": "matrix and physics"},
         "epochs": 0,
         "steps": SYSTEMS[system][name]["rounds"],
     }
 
 
 def chosen(rows: list[dict[str, Any]], system: str, platform: str) -> str:
-    """The setting with the best mean top-1 over folds 0-2 of this platform, where it was tuned."""
-
-    if platform in ("v100", "mi50"):
-        return "tenset"
+    """The setting with the best mean top-1 over folds 0-2 of this platform."""
 
     def figure(name: str) -> float:
         found = [
@@ -189,9 +187,10 @@ def chosen(rows: list[dict[str, Any]], system: str, platform: str) -> str:
 
 
 def run_trees(args: argparse.Namespace) -> None:
-    """Tunes on folds 0-2 of A100 and K80, then runs the chosen settings on all folds."""
+    """Tunes on folds 0-2, then runs the chosen settings on all folds."""
     args.out.mkdir(parents=True, exist_ok=True)
-    path = args.out / "tlp_rows_trees.jsonl"
+    platforms = args.only.split(",") if args.only else ["a100", "k80", "v100", "mi50"]
+    path = args.out / f"tlp_rows_trees_{'_'.join(platforms)}.jsonl"
     rows = [r for r in read_rows([args.out, *args.rows]) if r["table"] == "trees"]
     done = {row_key(row) for row in rows}
     deadline = time.monotonic() + args.seconds
@@ -211,13 +210,11 @@ def run_trees(args: argparse.Namespace) -> None:
             flush=True,
         )
 
-    for platform in ("a100", "k80"):
+    for platform in platforms:
         for fold in TUNED_ON:
             for system, grid in SYSTEMS.items():
                 for name in grid:
                     go(system, name, platform, fold, 0)
-    # V100 and MI50 take TenSet's settings: first or close second where tuned, and quick.
-    for platform in ("a100", "k80", "v100", "mi50"):
         for fold in range(5):
             for system in SYSTEMS:
                 go(system, chosen(rows, system, platform), platform, fold, 0)

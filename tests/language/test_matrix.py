@@ -16,7 +16,7 @@ from tensorese.language import (
     split_steps,
     split_trace,
 )
-from tensorese.language.matrix import lane_fill, paper_one_hot, signed_log2
+from tensorese.language.matrix import Context, lane_fill, paper_one_hot, signed_log2
 from tensorese.language.skeleton import Slots, read_sentence
 from tensorese.language.vocabulary import UNKNOWN
 
@@ -161,7 +161,7 @@ def test_mask_marks_real_rows() -> None:
 def test_context_row_holds_sizes_and_element_types() -> None:
     body, slots, decisions = split_steps(STEPS)
     encoder = Encoder(MatrixSpec())
-    template = encoder.template("ansor", body, slots, (("float16",), (64, 32)))
+    template = encoder.template("ansor", body, slots, Context(("float16",), (64, 32)))
     row = template.matrix([decisions])[0, 0]
     assert row[1] == Vocabulary().name_id("workload", "float16")
     np.testing.assert_allclose(row[5:7], signed_log2([64, 32]), rtol=1e-6)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +58,7 @@ def test_public_records_fill_like_they_read(name: str, shared_data: Path) -> Non
         by_sketch.setdefault((body, slots), []).append(decisions)
     dialect = name if name == "metaschedule" else "ansor"
     bones = {key: skeleton(dialect, *key) for key in by_sketch}
-    spec = fit_spec(bones.values())
+    spec = replace(fit_spec(bones.values()), recorded=True)
     encoder = Encoder(spec, Vocabulary())
     for key, rows in by_sketch.items():
         matrix = encoder.encode(bones[key]).matrix(rows)

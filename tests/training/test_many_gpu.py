@@ -23,7 +23,7 @@ pytestmark = [
 def test_captured_steps_train_like_plain_ones(toy: ProgramSet) -> None:
     def build(seed: int) -> MTLTLP:
         torch.manual_seed(seed)
-        trunk = TrunkConfig(width=16, heads=2, dropout=0.0, noise=0.0)
+        trunk = TrunkConfig(width=16, heads=2, dropout=0.0, noise=0.0, physics_noise=0.0)
         return MTLTLP(TLPConfig(trunk=trunk, spec=toy.spec()), toy.platforms)
 
     encoded = encode_programs(toy, Encoder(toy.spec()))

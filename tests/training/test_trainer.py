@@ -106,9 +106,11 @@ def test_stacked_training_is_training(toy: ProgramSet) -> None:
     def build(seed: int) -> MTLTLP:
         torch.manual_seed(seed)
         trunk = TrunkConfig(width=16, heads=2, dropout=0.0, noise=0.0)
-        return MTLTLP(TLPConfig(trunk=trunk, spec=toy.spec()), toy.platforms)
+        return MTLTLP(TLPConfig(trunk=trunk, spec=spec), toy.platforms)
 
-    encoded = encode_programs(toy, Encoder(toy.spec()))
+    # Physical features that are alike in all toy programs have gradients of rounding errors.
+    spec = toy.spec(physics=False)
+    encoded = encode_programs(toy, Encoder(spec))
     config = replace(CONFIG, epochs=2)
     many = ManyTrainer(build, encoded, [(toy, range(4), 0), (toy, range(3), 7)], config, "cpu")
     many.fit()

@@ -88,11 +88,11 @@ def _tree(
     best = np.full(len(programs.tasks), np.inf)
     np.minimum.at(best, programs.task[rows], programs.latency[rows, 0])
     label = best[programs.task[rows]] / programs.latency[rows, 0]
-    flat = encoded.matrix(rows).reshape(len(rows), -1)
+    flat = encoded.flat(rows)
     moving = np.ptp(flat, axis=0) > 0
     settings = {"objective": "regression", "num_leaves": 31, "learning_rate": 0.05, "verbose": -1}
     settings |= {"feature_fraction": 0.5, "min_data_in_leaf": min(100, len(rows) // 20), "seed": 0}
     model = lightgbm.train(settings, lightgbm.Dataset(flat[:, moving], label), 200)
-    asked = encoded.matrix(index).reshape(len(index), -1)[:, moving]
+    asked = encoded.flat(index)[:, moving]
     scores: np.ndarray[Any, Any] = model.predict(asked)
     return scores

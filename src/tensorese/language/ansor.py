@@ -95,7 +95,7 @@ def split_steps(steps: Sequence[Step]) -> tuple[str, Slots, tuple[int, ...]]:
             slots.append((index, -1))
             decisions.append(number)
             step = [*step[:-1], None]
-        elif kind == "FU" and len(step) == 3:
+        elif kind == "FU" and len(step) == 3 and type(step[1]) is int:
             fused.add(step[1])
         body.append(step)
     return canonical_json(body), tuple(slots), tuple(decisions)
@@ -104,6 +104,7 @@ def split_steps(steps: Sequence[Step]) -> tuple[str, Slots, tuple[int, ...]]:
 def _is_split(step: Step) -> bool:
     return (
         len(step) == 6
+        and type(step[1]) is int
         and type(step[3]) is int
         and isinstance(step[4], list)
         and set(map(type, step[4])) <= {int}

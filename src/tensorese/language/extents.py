@@ -50,8 +50,19 @@ def _rest(extent: Maybe, parts: Sequence[Maybe]) -> Maybe:
 
 def implied_extents(dialect: str, body: str, slots: Slots) -> list[Maybe]:
     """One form (or None) per instruction of the sketch."""
+    return read_extents(dialect, body, slots)[0]
+
+
+def read_extents(dialect: str, body: str, slots: Slots) -> tuple[list[Maybe], frozenset[int]]:
+    """The implied extents, and the instructions whose recorded extent is not to be believed.
+
+    Ansor records the fused extent of a stage computed at another's loop when the split is first
+    made. Its evolution then changes the tiles and leaves that number as it was, so it tells a
+    program's ancestors, not its tile.
+    """
     reader = _Ansor(slots) if dialect == "ansor" else _Trace(slots)
-    return reader.read(json.loads(body))
+    found = reader.read(json.loads(body))
+    return found, frozenset(reader.stale)
 
 
 class _Holes:
@@ -79,6 +90,9 @@ class _Ansor:
         self.holes = _Holes(slots)
         self.stages: list[list[Maybe]] = []
         self.splits: dict[int, tuple[Maybe, list[Maybe]]] = {}
+        self.attached: list[list[Maybe]] = []
+        """Loops of the stages computed at another's loop."""
+        self.stale: set[int] = set()
 
     def read(self, steps: list[list[Any]]) -> list[Maybe]:
         found: list[Maybe] = []
@@ -99,6 +113,9 @@ class _Ansor:
 
     def _sp(self, index: int, stage: int, at: int, extent: Any, lengths: Any, _: Any) -> Maybe:
         whole = self.holes.take(index)[0] if extent is None else _constant(extent)
+        if extent is None and any(self._loops(stage) is loops for loops in self.attached):
+            self.stale.add(index)
+            whole = None
         parts = self.holes.take(index) if lengths is None else [_constant(x) for x in lengths]
         outer = _rest(whole, parts)
         self.splits[index] = (whole, parts)
@@ -134,6 +151,10 @@ class _Ansor:
     def _an(self, index: int, stage: int, at: int, _: int) -> Maybe:
         return self._loops(stage, at)[at]
 
+    def _ca(self, index: int, stage: int, *_: Any) -> Maybe:
+        self.attached.append(self._loops(stage))
+        return None
+
     def _chw(self, index: int, stage: int, _: str) -> Maybe:
         self._loops(stage)
         self.stages.insert(stage, [])  # the cache takes the stage's place
@@ -156,6 +177,7 @@ class _Trace:
     def __init__(self, slots: Slots) -> None:
         self.holes = _Holes(slots)
         self.values: dict[str, Maybe] = {}
+        self.stale: set[int] = set()
 
     def read(self, body: list[Any]) -> list[Maybe]:
         instructions, decided = body

@@ -9,19 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tensorese.language.extents import Form
-from tensorese.language.skeleton import Hole, Skeleton, Slots, Table, skeleton
+from tensorese.language.physics import N_FEATURES, Physics
+from tensorese.language.skeleton import Hole, Row, Skeleton, Slots, Table, skeleton
 from tensorese.language.vocabulary import WORKLOAD_TYPE, Vocabulary
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
-Context = tuple[tuple[str, ...], tuple[int, ...]]
-"""What a task says of itself: element types and sizes."""
+
+
+class Context(NamedTuple):
+    """What a task says of itself: element types, sizes in one row, argument shapes."""
+
+    dtypes: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
+    shapes: tuple[tuple[int, ...], ...] = ()
+
 
 PAPER_TYPES = {
     # The published order of the one-hot columns; CPU and GPU differ.
@@ -47,6 +55,10 @@ class MatrixSpec:
     """Second number column: how full the implied extent leaves its last group of 32 lanes."""
     context: bool = True
     """First row: the task's element types and sizes."""
+    physics: bool = True
+    """Values before the cells: what the tiling means for a machine (see `physics`)."""
+    recorded: bool = False
+    """Also extents that were true of a program's ancestor only, as published."""
     inline_names: bool = False
     """Names as token numbers among the numbers, in record order, as published."""
 
@@ -66,6 +78,8 @@ def paper_spec(kind: str) -> MatrixSpec:
         implied=False,
         fill=False,
         context=False,
+        physics=False,
+        recorded=True,
         inline_names=True,
     )
 
@@ -99,7 +113,8 @@ class Template:
     names: npt.NDArray[np.uint8]  # [length, names]
     numbers: Floats  # [length, numbers], holes 0
     cells: Ints  # [n_cells, 3]: row, number column, value index
-    sources: tuple[tuple[int, Table], ...]  # value index -> (decision, table)
+    physics: Physics | None  # the first values, of which no cell is made
+    sources: tuple[tuple[int, Table], ...]  # value index, counted on -> (decision, table)
     forms: tuple[Form, ...]  # value index, counted on -> implied extent
     form_tables: dict[int, tuple[Any, ...]]
     n_rows: int
@@ -120,14 +135,16 @@ class Template:
         given = np.asarray(decisions, dtype=np.int64)
         given = given.reshape(len(given), self.n_decisions)  # a sketch may leave nothing open
         out = np.empty((len(given), self.n_values), dtype=np.float32)
-        for k, (decision, table) in enumerate(self.sources):
+        if self.physics is not None:
+            out[:, : self.n_physics] = self.physics.features(self._decided(given))
+        for k, (decision, table) in enumerate(self.sources, self.n_physics):
             column: Any = given[:, decision]
             if table is not None:
                 column = np.asarray(table, dtype=np.float64)[column]
             out[:, k] = signed_log2(column) if self.log else column
         if self.forms:
             extents = self._implied(given)
-            first, count = len(self.sources), len(self.forms)
+            first, count = self.n_physics + len(self.sources), len(self.forms)
             out[:, first : first + count] = np.logaddexp2(0.0, extents)
             if self.fill:
                 out[:, first + count :] = lane_fill(extents)
@@ -135,13 +152,21 @@ class Template:
 
     @property
     def n_values(self) -> int:
-        return len(self.sources) + len(self.forms) * (1 + self.fill)
+        return self.n_physics + len(self.sources) + len(self.forms) * (1 + self.fill)
+
+    @property
+    def n_physics(self) -> int:
+        return 0 if self.physics is None else N_FEATURES
+
+    def _decided(self, given: Ints) -> npt.NDArray[np.float64]:
+        """Decisions, the categorical ones as the number they stand for."""
+        values = given.astype(np.float64)
+        for decision, table in self.form_tables.items():
+            values[:, decision] = np.asarray(table, dtype=np.float64)[given[:, decision]]
+        return values
 
     def _implied(self, given: Ints) -> npt.NDArray[np.float64]:
-        logs = np.log2(np.maximum(given, 1))
-        for decision, table in self.form_tables.items():
-            shown = np.log2(np.maximum(np.asarray(table, dtype=np.float64), 1.0))
-            logs[:, decision] = shown[given[:, decision]]
+        logs = np.log2(np.maximum(self._decided(given), 1.0))
         weights = np.zeros((self.n_decisions, len(self.forms)))
         for k, form in enumerate(self.forms):
             for decision, coefficient in form.terms.items():
@@ -178,10 +203,17 @@ class Encoder:
         spec = self.spec
         builder = _Builder(self, bones)
         if spec.context:
-            builder.add_context(context or ((), ()))
+            builder.add_context(context or Context())
         for row in bones.rows:
-            builder.add_row(row.type, row.args, row.implied if spec.implied else None)
-        return builder.template()
+            builder.add_row(row.type, _shown(row, spec), row.implied if spec.implied else None)
+        return builder.template(context or Context())
+
+
+def _shown(row: Row, spec: MatrixSpec) -> Sequence[Any]:
+    """The arguments, less an extent that is not to be believed."""
+    if not row.stale or spec.recorded:
+        return row.args
+    return (*row.args[:2], 0, *row.args[3:])
 
 
 class _Builder:
@@ -201,8 +233,7 @@ class _Builder:
         self.at = 0
 
     def add_context(self, context: Context) -> None:
-        names, numbers = context
-        self.add_row(WORKLOAD_TYPE, (*names, *numbers), None)
+        self.add_row(WORKLOAD_TYPE, (*context.dtypes, *context.sizes), None)
 
     def add_row(self, type_: str, args: Sequence[Any], implied: Form | None) -> None:
         if self.at >= self.spec.length:
@@ -241,8 +272,10 @@ class _Builder:
         value = self.vocabulary.name_id(type_, arg) if isinstance(arg, str) else arg
         self.numbers[row, column] = signed_log2(value) if self.spec.log else value
 
-    def template(self) -> Template:
-        first = len(self.sources)
+    def template(self, context: Context) -> Template:
+        shift = N_FEATURES if self.spec.physics else 0
+        self.cells = [(row, column, shift + k) for row, column, k in self.cells]
+        first = shift + len(self.sources)
         implied = [(row, 0, first + k) for k, (row, _) in enumerate(self.forms)]
         if self.spec.fill and self.spec.implied:
             later = first + len(self.forms)
@@ -253,6 +286,11 @@ class _Builder:
             names=self.names,
             numbers=self.numbers,
             cells=cells,
+            physics=(
+                Physics(tiling=self.bones.tiling, shapes=context.shapes)
+                if self.spec.physics
+                else None
+            ),
             sources=tuple(self.sources),
             forms=tuple(form for _, form in self.forms),
             form_tables={

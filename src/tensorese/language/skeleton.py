@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from tensorese.language.ansor import join_steps, parse_steps
-from tensorese.language.extents import Maybe, implied_extents
+from tensorese.language.extents import Maybe, read_extents
 from tensorese.language.metaschedule import join_trace, parse_trace
 from tensorese.language.primitive import Arg, Sentence
+from tensorese.language.tiling import Tiling, read_tiling
 
 Slots: TypeAlias = tuple[tuple[int, int], ...]
 Table: TypeAlias = tuple[Arg, ...] | None
@@ -34,6 +35,8 @@ class Row(NamedTuple):
     type: str
     args: tuple[Arg | Hole, ...]
     implied: Maybe = None
+    stale: bool = False
+    """Its extent, the third argument, was true of an ancestor only: see `extents`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +45,7 @@ class Skeleton:
     n_decisions: int
     tables: dict[int, tuple[Arg, ...]]
     """What a categorical decision stands for, by decision index."""
+    tiling: Tiling = field(default_factory=Tiling)
 
 
 def read_sentence(dialect: str, body: str, slots: Slots, decisions: Sequence[int]) -> Sentence:
@@ -62,14 +66,15 @@ def skeleton(dialect: str, body: str, slots: Slots) -> Skeleton:
         rows.append([_unmark(arg) for arg in primitive.args])
     for decision, candidates in tables.items():
         _place_choice(dialect, body, slots, marked, decision, len(candidates), base, rows)
-    implied = implied_extents(dialect, body, slots)
+    implied, stale = read_extents(dialect, body, slots)
     return Skeleton(
         rows=tuple(
-            Row(p.type, tuple(args), form)
-            for p, args, form in zip(base, rows, implied, strict=True)
+            Row(p.type, tuple(args), form, k in stale)
+            for k, (p, args, form) in enumerate(zip(base, rows, implied, strict=True))
         ),
         n_decisions=count,
         tables=tables,
+        tiling=read_tiling(dialect, body, slots),
     )
 
 

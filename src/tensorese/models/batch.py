@@ -1,7 +1,7 @@
 """Encoded programs as tensors: sketches stacked once, programs as a sketch index and values.
 
-Shape legend: S sketches, L rows, K name columns, W number columns, R live rows, V values,
-N programs, D width.
+Shape legend: S sketches, L rows, K name columns, W number columns, R live rows, C of their number
+columns, V values, N programs, D width.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ class SketchTensors:
     live_SR: Tensor
     """Row numbers of the live rows, padded with 0."""
     has_live_SR: Tensor
+    live_numbers_SRC: Tensor
+    """The live rows' constant cells, as far as any of them has a number."""
+    live_source_SRC: Tensor
 
     def __len__(self) -> int:
         return len(self.types_SL)
@@ -40,7 +43,11 @@ class SketchTensors:
 
     def cast(self, dtype: torch.dtype) -> SketchTensors:
         """Numbers in another precision."""
-        return replace(self, numbers_SLW=self.numbers_SLW.to(dtype))
+        return replace(
+            self,
+            numbers_SLW=self.numbers_SLW.to(dtype),
+            live_numbers_SRC=self.live_numbers_SRC.to(dtype),
+        )
 
     def pick(self, index: Tensor) -> SketchTensors:
         return SketchTensors(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
@@ -94,25 +101,28 @@ def stack_templates(templates: Sequence[Template]) -> SketchTensors:
         live[k, : len(rows)] = rows
         has_live[k, : len(rows)] = True
         fixed[k, rows] = False
+    numbers = np.stack([t.numbers for t in templates])
+    live_numbers = np.take_along_axis(numbers, live[:, :, None], axis=1) * has_live[:, :, None]
+    live_source = np.take_along_axis(source, live[:, :, None], axis=1) * has_live[:, :, None]
+    used = np.flatnonzero((live_numbers != 0).any((0, 1)) | (live_source != 0).any((0, 1)))
+    columns = int(used.max(initial=0)) + 1
     return SketchTensors(
         types_SL=torch.from_numpy(np.stack([t.types for t in templates]).astype(np.int64)),
         names_SLK=torch.from_numpy(np.stack([t.names for t in templates]).astype(np.int64)),
-        numbers_SLW=torch.from_numpy(np.stack([t.numbers for t in templates])),
+        numbers_SLW=torch.from_numpy(numbers),
         source_SLW=torch.from_numpy(source),
         real_SL=torch.from_numpy(real),
         fixed_SL=torch.from_numpy(fixed),
         live_SR=torch.from_numpy(live),
         has_live_SR=torch.from_numpy(has_live),
+        live_numbers_SRC=torch.from_numpy(live_numbers[:, :, :columns].copy()),
+        live_source_SRC=torch.from_numpy(live_source[:, :, :columns].copy()),
     )
 
 
 def live_numbers(batch: ProgramBatch) -> Tensor:
-    """`[N, R, W]`: the live rows' numbers with the programs' values in their holes."""
-    sketches = batch.sketches
-    rows_SRW = sketches.live_SR[:, :, None].expand(-1, -1, sketches.numbers_SLW.shape[2])
-    constant = sketches.numbers_SLW.gather(1, rows_SRW)
-    source = sketches.source_SLW.gather(1, rows_SRW)
-    return _fill(constant, source, batch)
+    """`[N, R, C]`: the live rows' numbers with the programs' values in their holes."""
+    return _fill(batch.sketches.live_numbers_SRC, batch.sketches.live_source_SRC, batch)
 
 
 def all_numbers(batch: ProgramBatch) -> Tensor:

@@ -12,4 +12,8 @@ def context_of(workload: Workload) -> Context:
     numbers = [workload.attributes[name] for name in sorted(workload.attributes)]
     flat = [x for item in numbers for x in (item if isinstance(item, list | tuple) else [item])]
     sizes.extend(int(x) for x in flat if isinstance(x, int | float))
-    return tuple(dict.fromkeys(arg.dtype for arg in workload.args)), tuple(sizes)
+    return Context(
+        dtypes=tuple(dict.fromkeys(arg.dtype for arg in workload.args)),
+        sizes=tuple(sizes),
+        shapes=tuple(tuple(arg.shape) for arg in workload.args),
+    )

@@ -1,6 +1,6 @@
 """The part of TLP that all platforms share: a program's rows in, one vector out.
 
-Three trunks behind one signature. `live` (ours): fixed rows are read once per sketch into a few
+Trunks behind one signature. `live` (ours): fixed rows are read once per sketch into a few
 context tokens; only the rows that decisions reach are computed per program. `all`: ordinary
 self-attention or an LSTM over every row. `paper`: as published, see `PaperTrunk`.
 Shape legend: see `batch`.
@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tensorese.language import MatrixSpec
+from tensorese.language.physics import N_FEATURES
 from tensorese.language.vocabulary import NAME_SLOTS, TYPE_SLOTS
 from tensorese.models.batch import ProgramBatch, all_numbers, live_numbers
 
@@ -27,7 +28,7 @@ WHOLE_TOKENS = 1 << 15
 class TrunkConfig:
     """Sizes and switches; every switch is a row of the ablation table."""
 
-    style: Literal["live", "all", "paper"] = "live"
+    style: Literal["live", "all", "paper", "physics"] = "live"
     backbone: Literal["attention", "lstm"] = "attention"
     width: int = 128
     heads: int = 4
@@ -40,6 +41,8 @@ class TrunkConfig:
     dropout: float = 0.1
     noise: float = 0.3
     """Spread of noise on the numbers in training: neighbours should score alike."""
+    physics_noise: float = 0.1
+    """The same on what the tiling means for a machine."""
     mask: bool = True
     """Padding takes no part; without it (as published) it attends and is summed."""
     positions: bool = True
@@ -110,7 +113,9 @@ class RowEncoder(nn.Module):
         if self.tokens is not None:
             constant = constant + self.tokens(self._whole(numbers))
             numbers = numbers * 0.0
-        hidden = constant + self.numbers(numbers * self.scale)
+        # Live rows use the first few columns only.
+        weight = self.numbers.weight[:, : numbers.shape[-1]]
+        hidden = constant + F.linear(numbers * self.scale, weight, self.numbers.bias)
         out: Tensor = hidden + self.out(self.mix(hidden))
         return out
 
@@ -178,17 +183,52 @@ class Residuals(nn.Module):
         return x
 
 
+class PhysicsEncoder(nn.Module):
+    """What the tiling means for a machine, as one more row."""
+
+    def __init__(self, config: TrunkConfig) -> None:
+        super().__init__()
+        width = config.width
+        self.scale, self.noise = config.scale, config.physics_noise
+        self.net = nn.Sequential(
+            *(nn.Linear(N_FEATURES, 2 * width), nn.GELU(), nn.Dropout(config.dropout)),
+            nn.Linear(2 * width, width),
+        )
+
+    def forward(self, values_NV: Tensor) -> Tensor:
+        features = values_NV[:, :N_FEATURES]
+        if self.noise and self.training:
+            features = features + self.noise * torch.randn_like(features) * (features != 0)
+        out: Tensor = self.net(features * self.scale)
+        return out
+
+
+class PhysicsTrunk(nn.Module):
+    """No rows at all (ablation): how far do the physical features go alone?"""
+
+    def __init__(self, config: TrunkConfig, spec: MatrixSpec) -> None:
+        super().__init__()
+        self.physics = PhysicsEncoder(config)
+        self.residuals = Residuals(config.width, config.blocks, config.dropout)
+
+    def forward(self, batch: ProgramBatch) -> Tensor:
+        out: Tensor = self.residuals(self.physics(batch.values_NV))
+        return out
+
+
 class LiveTrunk(nn.Module):
     """Per program only the live rows; what is constant in a sketch is summarised once."""
 
     def __init__(self, config: TrunkConfig, spec: MatrixSpec) -> None:
         super().__init__()
         self.rows = RowEncoder(config, spec)
+        self.physics = PhysicsEncoder(config) if spec.physics else None
         self.asked = nn.Parameter(torch.randn(config.context_tokens, config.width) * 0.5)
         self.summary = Attention(config)
         self.norm_context = nn.LayerNorm(config.width)
         self.layers = nn.ModuleList(Attention(config) for _ in range(config.layers))
-        self.pooled = nn.Linear(2 * config.width, config.width)
+        parts = 3 if spec.physics else 2
+        self.pooled = nn.Linear(parts * config.width, config.width)
         self.residuals = Residuals(config.width, config.blocks, config.dropout)
 
     def context(self, batch: ProgramBatch) -> Tensor:
@@ -214,14 +254,19 @@ class LiveTrunk(nn.Module):
         real = s.has_live_SR[batch.sketch_N]
         context = self.context(batch)
         first = self.rows(spread(constant_SRD, batch.sketch_N, self.training), live_numbers(batch))
+        beside: list[Tensor] = []
+        if self.physics is not None:
+            beside = [self.physics(batch.values_NV)]
+            first = torch.cat([first, beside[0][:, None]], dim=1)
+            real = F.pad(real, (0, 1), value=True)
         allowed = F.pad(real, (0, context.shape[1]), value=True)
         context_N = spread(context, batch.sketch_N, self.training)
         x = first
         for layer in self.layers:
             x = layer(x, context_N, allowed)
         kept = real[..., None].to(x.dtype) / 4
-        both = torch.cat([(first * kept).sum(1), (x * kept).sum(1)], dim=-1)
-        pooled: Tensor = self.residuals(self.pooled(both) + context_N.mean(1))
+        sums = torch.cat([(first * kept).sum(1), (x * kept).sum(1), *beside], dim=-1)
+        pooled: Tensor = self.residuals(self.pooled(sums) + context_N.mean(1))
         return pooled
 
 
@@ -232,6 +277,7 @@ class AllTrunk(nn.Module):
         super().__init__()
         self.config = config
         self.rows = RowEncoder(config, spec)
+        self.physics = PhysicsEncoder(config) if spec.physics else None
         self.layers = nn.ModuleList()
         self.lstm: nn.LSTM | None = None
         if config.backbone == "lstm":
@@ -255,6 +301,8 @@ class AllTrunk(nn.Module):
                 x = layer(x, None, real if self.config.mask else None)
             kept = x * real[..., None] if self.config.mask else x
             pooled = kept.sum(1) / 4
+        if self.physics is not None:
+            pooled = pooled + self.physics(batch.values_NV)
         out: Tensor = self.residuals(pooled)
         return out
 
@@ -294,5 +342,5 @@ class PaperTrunk(nn.Module):
 
 
 def make_trunk(config: TrunkConfig, spec: MatrixSpec) -> nn.Module:
-    trunks = {"live": LiveTrunk, "all": AllTrunk, "paper": PaperTrunk}
+    trunks = {"live": LiveTrunk, "all": AllTrunk, "paper": PaperTrunk, "physics": PhysicsTrunk}
     return trunks[config.style](config, spec)

@@ -110,6 +110,11 @@ class Encoded:
             out[chosen[:, None], row, shift + column] = self.values[index[chosen][:, None], value]
         return out
 
+    def flat(self, index: Ints) -> Floats:
+        """`[len(index), columns]`: the matrix laid flat and what stands beside it, for trees."""
+        beside = self.values[index][:, : self.templates[0].n_physics]
+        return np.concatenate([self.matrix(index).reshape(len(index), -1), beside], axis=1)
+
 
 def read_programs(
     stores: Sequence[Store], *, platforms: Sequence[str] = (), split: Split = "train"

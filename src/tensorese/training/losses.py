@@ -34,6 +34,19 @@ def squared_error(scores_GN: Tensor, labels_GN: Tensor, valid_GN: Tensor) -> Ten
     return (error * valid_GN).sum() / valid_GN.sum().clamp(min=1)
 
 
+def expected_regret(
+    scores_GN: Tensor, labels_GN: Tensor, valid_GN: Tensor, sharpness: float = 2.0
+) -> Tensor:
+    """What picking one program at random, by softmax of the scores, loses on average.
+
+    The ranking loss looks at a whole list; this looks at its very top, where one disaster that
+    is scored high costs everything.
+    """
+    odds = torch.softmax((sharpness * scores_GN).masked_fill(~valid_GN, -1e4), dim=1)
+    best = labels_GN.masked_fill(~valid_GN, 0.0).amax(1, keepdim=True).clamp(min=1e-6)
+    return (odds * (1.0 - labels_GN / best) * valid_GN).sum() / max(len(scores_GN), 1)
+
+
 def failure_loss(logits_GN: Tensor, failed_GN: Tensor, known_GN: Tensor) -> Tensor:
     """Cross entropy of the class "fails", over programs that were tried at all."""
     loss = F.binary_cross_entropy_with_logits(logits_GN, failed_GN.float(), reduction="none")

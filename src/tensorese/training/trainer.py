@@ -34,6 +34,8 @@ class TrainConfig:
     loss: Literal["rank", "mse", "both"] = "both"
     mse_weight: float = 10.0
     """Weight of the squared error beside the ranking loss."""
+    regret_weight: float = 0.0
+    """Weight of the expected regret of a pick by softmax."""
     failed_weight: float = 0.1
     """Weight of the class "fails"; 0 trains on valid programs only."""
     lr: float = 1e-3
@@ -92,6 +94,9 @@ def total_loss(outputs: Tensor, labels: Labels, present_GN: Tensor, config: Trai
                 total = total + losses.lambda_rank(score, label, valid)
             if config.loss in ("mse", "both"):
                 total = total + config.mse_weight * losses.squared_error(score, label, valid)
+            if config.regret_weight:
+                regret = losses.expected_regret(score, label, valid)
+                total = total + config.regret_weight * regret
             if config.failed_weight:
                 fails = losses.failure_loss(logit, failed, valid | failed)
                 total = total + config.failed_weight * fails
