@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -122,3 +124,19 @@ def test_a_run_is_resumed_and_measured_again(tasks: Path, tmp_path: Path) -> Non
     with Store.open(tmp_path / "noise") as store:
         twice = {row["program_id"] for row in store.table(["program_id"]).to_pylist()}
     assert twice <= {row["program_id"] for row in rows}
+
+
+def test_ctrl_c_keeps_what_was_measured(tasks: Path, tmp_path: Path) -> None:
+    out = tmp_path / "store"
+    options = ["--tasks", str(tasks), "--target", ONE_CORE, "--platform", "here", "--minutes", "5"]
+    command = [sys.executable, "-m", "tensorese", "collect", *options, "--out", str(out)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and not any(out.glob("journal-*")):
+            time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 130
+    with Store.open(out) as store:
+        assert store.table(["id"]).num_rows > 0
+        assert not store.problems
+    assert not any(out.glob("journal-*")) and any(out.glob("measurements-*.parquet"))
