@@ -16,6 +16,7 @@ from tensorese.search.events import Announcer, Callback
 from tensorese.search.rankers import ranker_named
 from tensorese.search.tune_tasks import Run, tune_tasks
 from tensorese.search.tuning_config import TuneConfig
+from tensorese.search.warm import open_records
 from tensorese.targets import parse_target, platform_of
 from tensorese.tvm_env import import_tvm
 
@@ -54,7 +55,10 @@ def tune(
     _require_device(parsed)
     where = platform_of(parsed, platform)
     announcer = Announcer(callbacks)
-    with TuningFarm(parsed, platform=where) as farm:  # comes up while the model is read
+    with (
+        open_records([Path(path) for path in warm], where.name) as records,
+        TuningFarm(parsed, platform=where) as farm,  # comes up while the model is read
+    ):
         chosen, said = ranker_named(ranker, where.name) if isinstance(ranker, str) else (ranker, "")
         if said:
             announcer.on_note(said)
@@ -73,6 +77,7 @@ def tune(
             network=network.name,
             callbacks=[announcer],
             started=begun,
+            records=records,
             compiles=compile,
         )
     if compile:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tensorese.search.scheduler import Progress
 from tensorese.search.tuning_config import TuneConfig
 
-_REPORT_SECS = 8.0  # packing weights, verifying, timing end to end, drawing
+_REPORT_SECS = 25.0  # packing weights, verifying, timing end to end, drawing
 _TRIALS_A_SECOND = 2.0  # on two cores, roughly
 _MOST = 0.4  # of the limit that the ending may take
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tensorese.errors import did_you_mean
 from tensorese.measure.base import Measurer
 from tensorese.records.nouns import Platform
+from tensorese.records.store import Store
 from tensorese.search.base import Ranker
 from tensorese.search.budget import Budget
 from tensorese.search.events import Announcer, Callback
@@ -24,7 +25,7 @@ from tensorese.search.finalists import Winner
 from tensorese.search.run_folder import RunFolder, RunHead
 from tensorese.search.tuner import Tuner
 from tensorese.search.tuning_config import TuneConfig, TuneError
-from tensorese.search.tuning_task import ProposerOf, Seeds, TuningTask
+from tensorese.search.tuning_task import ProposerOf, TuningTask
 from tensorese.tvm_env import toolchain_of
 
 if TYPE_CHECKING:
@@ -62,14 +63,15 @@ def tune_tasks(
     callbacks: Iterable[Callback] = (),
     started: float | None = None,
     proposer_of: ProposerOf | None = None,
-    seeds: Seeds | None = None,
+    records: Sequence[Store] = (),
     compiles: bool = False,
     described: dict[str, Any] | None = None,
 ) -> Run:
     """Tunes or goes on tuning. `measurer.store` is set to the run's store.
 
     `started` is the time the process began, `compiles` says that a library is built afterwards
-    (time is left for it), `described` is added to the configuration that `run.json` keeps.
+    (time is left for it), `records` are of earlier runs, `described` is added to the
+    configuration that `run.json` keeps.
     """
     head = RunHead(
         model=model,
@@ -99,7 +101,7 @@ def tune_tasks(
                 earlier=folder.earlier_secs,
                 compiles=compiles,
             ),
-            seeds=seeds,
+            records=records,
             announcer=announcer,
         )
         with _interruptible(tuner, announcer):

@@ -18,16 +18,19 @@ from typing import Any
 from tensorese.measure.base import Measurer, Ticket, require_success
 from tensorese.measure.tuning_farm import FINALIST, Cancelled
 from tensorese.records.nouns import Measurement, Status
+from tensorese.records.store import Store
 from tensorese.search.base import Proposal, Ranker
 from tensorese.search.budget import Budget
 from tensorese.search.events import Announcer, BatchDone, Ended, NewBest, Started
 from tensorese.search.finalists import Winner, leaders, remeasure
 from tensorese.search.run_folder import BEST, Pending, RunFolder
 from tensorese.search.scheduler import NOISE, Scheduler
-from tensorese.search.tuning_config import TuneConfig
-from tensorese.search.tuning_task import ProposerOf, Seeds, TuningTask, Untunable
+from tensorese.search.tuning_config import TuneConfig, TuneError
+from tensorese.search.tuning_task import ProposerOf, TuningTask, Untunable
+from tensorese.search.warm import Learnt, first_rows
 
 _SAVE_SECS = 30.0
+_UNTUNABLE = "not tuned"
 
 
 @dataclass
@@ -59,7 +62,7 @@ class Tuner:
         ranker: Ranker,
         proposer_of: ProposerOf,
         budget: Budget,
-        seeds: Seeds | None = None,
+        records: Sequence[Store] = (),
         announcer: Announcer | None = None,
     ) -> None:
         self.tasks = list(tasks)
@@ -69,7 +72,8 @@ class Tuner:
         self.ranker = ranker
         self.proposer_of = proposer_of
         self.budget = budget
-        self.seeds = seeds
+        self.learnt = Learnt()
+        self.first_rows = first_rows(records, self.learnt)
         self.announcer = announcer or Announcer([])
         self.scheduler = Scheduler(
             [task.progress for task in self.tasks],
@@ -117,8 +121,18 @@ class Tuner:
                     self._fill()
         except Cancelled:
             self._salvage()
-        require_success([m for task in self.tasks for m in task.measurements])
+        self._require_something()
         return self._finish()
+
+    def _require_something(self) -> None:
+        """A run without one valid program must never end as if all was well."""
+        require_success([m for task in self.tasks for m in task.measurements])
+        if all(task.progress.over.startswith(_UNTUNABLE) for task in self.tasks):
+            first = self.tasks[0]
+            raise TuneError(
+                f"at least one task must be tunable, but none of {len(self.tasks)} is; "
+                f"{first.task.name}: {first.progress.over}"
+            )
 
     def _fill(self) -> None:
         depth = 2 if sum(not task.progress.over for task in self.tasks) > 1 else 1
@@ -151,16 +165,18 @@ class Tuner:
         if not self.measured:
             return 0.0
         flying = sum(len(flight.programs) for flight in self.in_flight) + self.config.batch
-        return flying * (time.monotonic() - self._first_submit) / self.measured
+        expected = flying * (time.monotonic() - self._first_submit) / self.measured
+        # The first batches wait for the farm to come up: one must not conclude much from them.
+        return min(expected, 0.1 * (self.config.limit_secs or 0.0))
 
     def _propose(self, task: TuningTask, n: int) -> list[Proposal]:
         try:
             with self._phase("space"):
                 task.open()
             with self._phase("propose"):
-                found = task.propose(n, self.proposer_of, self.seeds)
+                found = task.propose(n, self.proposer_of, self.first_rows)
         except Untunable as error:
-            task.progress.over = f"not tuned: {error}"
+            task.progress.over = f"{_UNTUNABLE}: {error}"
             self.announcer.on_note(f"{task.task.name} keeps its untuned kernel: {error}")
             return []
         if not found:
@@ -223,6 +239,7 @@ class Tuner:
 
     def _learn(self, index: int, results: Sequence[Measurement]) -> None:
         self.tasks[index].add(results)
+        self.learnt.add(results)
         self.scheduler.learn(index, results)
         self.ranker.update(results)
 

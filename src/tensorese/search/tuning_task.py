@@ -83,11 +83,10 @@ class TuningTask:
             for measurement in measurements:
                 self._state.add(measurement)
 
-    def propose(self, n: int, proposer_of: ProposerOf, seeds: Seeds | None) -> list[Proposal]:
+    def propose(self, n: int, proposer_of: ProposerOf, first_rows: Seeds) -> list[Proposal]:
         """Rows for the task's next batch, promised; none when the space is exhausted."""
         state = self.state
-        found = list(seeds(state, n)) if seeds is not None and not self.proposed else []
-        found = [p for p in found if (p.sketch, p.row) not in state.seen][:n]
+        found = [] if self.proposed else first_rows(state, n)[:n]
         state.promise(found)
         if len(found) < n:
             proposer = proposer_of(derive(self.seed, self.id, self.proposed))
