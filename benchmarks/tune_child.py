@@ -1,0 +1,140 @@
+"""One timed process of the comparison: tunes one module with one system and prints its result.
+
+    python benchmarks/tune_child.py SYSTEM MODULE.json FOLDER TRIALS SEED
+
+The last line on stdout is the result as JSON; whoever started the process takes the time of it.
+Each system imports what it needs and no more: start-up is part of what is compared.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+STARTED = time.time()
+
+
+def ours(module_file: Path, folder: Path, trials: int, seed: int) -> dict[str, Any]:
+    from tensorese.measure.tuning_farm import TuningFarm
+    from tensorese.targets import parse_target, platform_of
+
+    target = parse_target("host")
+    platform = platform_of(target)
+    with TuningFarm(target, platform=platform) as farm:
+        from tensorese.identity import workload_of
+        from tensorese.search.online import OnlineRanker
+        from tensorese.search.tune_tasks import tune_tasks
+        from tensorese.search.tuning_config import TuneConfig
+        from tensorese.tvm_env import import_tvm
+        from tensorese.workloads.operators import operator_class
+        from tensorese.workloads.tasks import Task
+
+        tvm = import_tvm()
+        module = tvm.ir.load_json(module_file.read_text())
+        task = Task(
+            name=module_file.stem,
+            operator=operator_class(module),
+            workload=workload_of(module),
+            target=target,
+            weight=1,
+            flops=float(tvm.s_tir.analysis.estimate_tir_flops(module)),
+            module=module,
+        )
+        run = tune_tasks(
+            [task],
+            target=target,
+            platform=platform,
+            measurer=farm,
+            ranker=OnlineRanker(),
+            out=folder / "run",
+            config=TuneConfig(trials=trials, seed=seed),
+            model=module_file.stem,
+            network=module_file.stem,
+            started=STARTED,
+        )
+        winner = run.winners[task.workload.id]
+    lines = (folder / "run" / "batches.jsonl").read_text().splitlines()
+    batches = [json.loads(line) for line in lines]
+    return {
+        "latency": winner.latency,
+        "winner": json.loads((folder / "run" / "best.json").read_text())[task.workload.id],
+        "curve": [[b["secs"], b["trials"], b["best"]] for b in batches],
+        "phases": _summed([b["phases"] for b in batches]),
+        "torch_imported": "torch" in sys.modules,
+    }
+
+
+def _summed(phases: list[dict[str, float]]) -> dict[str, float]:
+    names = {name for phase in phases for name in phase}
+    return {name: round(sum(p.get(name, 0.0) for p in phases), 3) for name in sorted(names)}
+
+
+def stock(module_file: Path, folder: Path, trials: int, seed: int) -> dict[str, Any]:
+    """MetaSchedule as it comes, but with all cores and a build limit that its start-up fits in."""
+    cores = len(os.sched_getaffinity(0))
+    os.environ["TVM_NUM_THREADS"] = str(cores)
+    import tvm
+    from tvm.ir.utils import derived_object
+    from tvm.s_tir import meta_schedule as ms
+
+    curve: list[tuple[float, int, float]] = []
+
+    @derived_object
+    class Watch(ms.measure_callback.PyMeasureCallback):
+        def apply(self, scheduler: Any, task: int, candidates: Any, built: Any, run: Any) -> None:
+            best = curve[-1][2] if curve else float("inf")
+            before = curve[-1][1] if curve else 0
+            times = [sum(map(float, r.run_secs)) / len(r.run_secs) for r in run if r.run_secs]
+            curve.append((time.time() - STARTED, before + len(run), min([best, *times])))
+
+    callbacks = [
+        ms.measure_callback.AddToDatabase(),
+        ms.measure_callback.RemoveBuildArtifact(),
+        ms.measure_callback.UpdateCostModel(),
+        Watch(),
+    ]
+    module = tvm.ir.load_json(module_file.read_text())
+    target = tvm.target.Target(json.loads((folder / "target.json").read_text()))
+    database = ms.tune_tir(
+        mod=module,
+        target=target,
+        work_dir=str(folder / "work"),
+        max_trials_global=trials,
+        builder=ms.builder.LocalBuilder(timeout_sec=120.0),
+        cost_model="xgb",
+        measure_callbacks=callbacks,
+        num_tuning_cores=cores,
+        seed=seed,
+    )
+    record = database.query_tuning_record(module, target, "main")
+    return {
+        "latency": min(map(float, record.run_secs)),
+        "winner": _plain(record.as_json()),
+        "curve": [[secs, n, best if best < 1e9 else None] for secs, n, best in curve],
+        "measured": curve[-1][1] if curve else 0,
+    }
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, str | bool | float):
+        return str(value) if isinstance(value, str) else value
+    if isinstance(value, int):
+        return int(value)
+    if hasattr(value, "value"):
+        return value.value
+    return [_plain(item) for item in value]
+
+
+def main() -> None:
+    system, module_file, folder, trials, seed = sys.argv[1:6]
+    tuned = {"ours": ours, "stock": stock}[system]
+    result = tuned(Path(module_file), Path(folder), int(trials), int(seed))
+    print(json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    main()

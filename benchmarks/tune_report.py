@@ -1,0 +1,152 @@
+"""Table and drawing of the comparison, from its committed rows alone."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from pathlib import Path
+from typing import Any
+
+from tune_retime import RETIMED
+
+TABLE = "tune_vs_metaschedule.md"
+DRAWING = "tune_vs_metaschedule.svg"
+
+
+def report(out: Path, rows: list[dict[str, Any]], here: dict[str, str], trials: int) -> None:
+    rows = [row for row in rows if all(row[k] == here[k] for k in here)]
+    again = out / RETIMED
+    retimed = json.loads(again.read_text())["tasks"] if again.exists() else {}
+    lines = [_line(task, rows, retimed, trials) for task in _tasks(rows)]
+    lines = [line for line in lines if line]
+    if not lines:
+        raise SystemExit("no task has rows of both systems yet")
+    text = _markdown(lines, rows, here, trials)
+    (out / TABLE).write_text(text)
+    (out / DRAWING).write_text(_svg(lines))
+    print(text)
+    print(f"{out / TABLE}\n{out / DRAWING}")
+
+
+def _tasks(rows: list[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(row["task"] for row in rows))
+
+
+def _of(rows: list[dict[str, Any]], system: str, task: str, trials: int) -> list[dict[str, Any]]:
+    return [r for r in rows if (r["system"], r["task"], r["trials"]) == (system, task, trials)]
+
+
+def _line(
+    task: str, rows: list[dict[str, Any]], retimed: dict[str, Any], trials: int
+) -> dict[str, Any]:
+    ours, stock = (_of(rows, system, task, trials) for system in ("ours", "stock"))
+    if not ours or not stock:
+        return {}
+    again = retimed.get(task, {})
+    times = [again[f"ours-{trials}-{r['seed']}"]["latency"] for r in ours if again]
+    theirs = again[f"stock-{trials}-0"]["latency"] if again else math.nan
+    return {
+        "task": task,
+        "stock_secs": stock[0]["secs"],
+        "ours_secs": [r["secs"] for r in ours],
+        "stock_ms": theirs * 1e3,
+        "ours_ms": [t * 1e3 for t in times],
+        "faster": stock[0]["secs"] / statistics.geometric_mean([r["secs"] for r in ours]),
+        "quality": theirs / statistics.geometric_mean(times) if times else math.nan,
+        "match": _match(task, rows, again, ours, trials),
+    }
+
+
+def _match(
+    task: str, rows: list[dict[str, Any]], again: dict[str, Any], ours: list[Any], trials: int
+) -> str:
+    """When stock's long run first had a program as fast as ours, by its own clock and timer."""
+    long = [
+        r for r in rows if r["system"] == "stock" and r["task"] == task and r["trials"] > trials
+    ]
+    if not long:
+        return ""
+    wanted = statistics.geometric_mean([r["latency"] for r in ours])
+    for secs, n, best in long[0]["curve"]:
+        if best is not None and best <= wanted * 1.01:
+            return f"{n} trials, {secs:.0f} s"
+    return f"not in {long[0]['trials']} trials, {long[0]['secs']:.0f} s"
+
+
+def _markdown(
+    lines: list[dict[str, Any]], rows: list[dict[str, Any]], here: dict[str, str], trials: int
+) -> str:
+    head = (
+        "| task | stock, s | ours, s | times faster | stock, ms | ours, ms | speed | stock needs |"
+    )
+    table = [head, "|---|---|---|---|---|---|---|---|"]
+    for line in lines:
+        secs = ", ".join(f"{s:.1f}" for s in line["ours_secs"])
+        ms = ", ".join(f"{t:.4f}" for t in line["ours_ms"])
+        table.append(
+            f"| {line['task']} | {line['stock_secs']:.1f} | {secs} | {line['faster']:.1f}x "
+            f"| {line['stock_ms']:.4f} | {ms} | {line['quality']:.2f}x | {line['match']} |"
+        )
+    faster = [line["faster"] for line in lines]
+    quality = [line["quality"] for line in lines if line["quality"] == line["quality"]]
+    mean = statistics.geometric_mean
+    said = [
+        "# Tensorese against stock MetaSchedule",
+        "",
+        f"{here['machine']}, TVM {here['tvm']}, {trials} trials a task, process start to result; "
+        "both systems use all cores. Stock: XGB, one seed. Ours: `--model none`, empty store, "
+        f"{max(len(line['ours_secs']) for line in lines)} seeds. Latencies are of the winners "
+        "timed together, in turns, by one harness.",
+        "",
+        *table,
+        "",
+        f"Wall-clock: geometric mean {mean(faster):.1f}x, least {min(faster):.1f}x. "
+        + (f"Latency of stock over ours: geometric mean {mean(quality):.3f}x." if quality else ""),
+        "",
+        "`stock needs`: when stock's run of 256 trials first had a program as fast as our mean, "
+        "each by its own timer.",
+    ]
+    return "\n".join(said) + "\n"
+
+
+def _svg(lines: list[dict[str, Any]]) -> str:
+    """Seconds to the result (bars, log scale) and the speed of the winners (numbers)."""
+    width, bar, gap, left, right = 760, 14, 22, 120, 190
+    height = 60 + len(lines) * (2 * bar + gap)
+    most = max(line["stock_secs"] for line in lines) * 1.1
+    scale = (width - left - right) / math.log10(most)
+
+    def x(secs: float) -> float:
+        return left + scale * math.log10(max(secs, 1.0))
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        'font-family="sans-serif" font-size="12">',
+        '<rect width="100%" height="100%" fill="white"/>',
+        f'<text x="{left}" y="20">seconds from process start to result: '
+        '<tspan fill="#888">MetaSchedule</tspan>, <tspan fill="#1a6">Tensorese</tspan></text>',
+    ]
+    for tick in (1, 3, 10, 30, 100, 300, 1000):
+        if tick < most:
+            parts.append(
+                f'<line x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="30" y2="{height - 20}" '
+                f'stroke="#ddd"/><text x="{x(tick):.1f}" y="{height - 6}" '
+                f'text-anchor="middle">{tick}</text>'
+            )
+    for index, line in enumerate(lines):
+        top = 38 + index * (2 * bar + gap)
+        ours = statistics.geometric_mean(line["ours_secs"])
+        parts.append(
+            f'<text x="{left - 8}" y="{top + bar + 4}" text-anchor="end">{line["task"]}</text>'
+        )
+        for offset, secs, colour in ((0, line["stock_secs"], "#aaa"), (bar, ours, "#1a6")):
+            parts.append(
+                f'<rect x="{left}" y="{top + offset}" width="{x(secs) - left:.1f}" '
+                f'height="{bar - 2}" fill="{colour}"/>'
+            )
+        parts.append(
+            f'<text x="{width - right + 12}" y="{top + bar + 4}">{line["faster"]:.1f}x sooner, '
+            f"{line['quality']:.2f}x as fast</text>"
+        )
+    return "\n".join([*parts, "</svg>"]) + "\n"
