@@ -68,6 +68,19 @@ def test_import_says_what_it_did(
     assert (result["records"], result["valid"], result["added"]) == (3, 2, 0)
 
 
+def test_a_platform_is_of_one_kind(
+    tmp_path: Path, store: Path, log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = contents(store)
+    other = tmp_path / "gpu.json"
+    other.write_text(log.read_text().replace('"llvm"', '"cuda -keys=cuda,gpu"'))
+    arguments = ["data", "import", str(other), "--out", str(store), "--platform"]
+    line = refused(capsys, [*arguments, "box"])
+    assert "holds cuda records and 'box' stands for llvm" in line and "--platform" in line
+    assert contents(store) == before
+    assert run([*arguments, "card"]) == 0
+
+
 def test_info(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["data", "info", str(store)]) == 0
     assert "box: 3 measurements (2 valid), 1 tasks; 1 run_error" in capsys.readouterr().out

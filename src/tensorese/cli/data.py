@@ -43,7 +43,7 @@ def import_(
 ) -> None:
     """Add Ansor logs and MetaSchedule databases to a store. Importing twice adds nothing."""
     from tensorese.cli.progress import counted
-    from tensorese.records.importers import Skipped, read_records
+    from tensorese.records.importers import Skipped, of_one_kind, read_records
     from tensorese.records.store import Store
 
     skipped = Skipped(allowed=skip_bad)
@@ -51,7 +51,8 @@ def import_(
     readers = [read_records(path, platform, format_, skipped) for path in paths]
     with Store.open(out, create=True) as store:
         for path, records in zip(paths, readers, strict=True):
-            stream = tally.count(_marked(records, split))
+            same = of_one_kind(records, _kind_in(store, platform), str(path))
+            stream = tally.count(_marked(same, split))
             tally.added += store.ingest(counted(stream, f"importing {path.name}"))
     result = {**tally.result(), "platform": platform, "store": str(out), "skipped": skipped.lines}
     if as_json:
@@ -79,6 +80,16 @@ class _Tally:
 
     def result(self) -> dict[str, int]:
         return {"records": self.records, "valid": self.valid, "added": self.added}
+
+
+def _kind_in(store: Store, platform: str) -> str:
+    """The kind of target a platform has in the store, empty for a new one."""
+    from tensorese.records.importers import target_kind
+
+    if platform not in store.platforms():
+        return ""
+    rows = store.table(["target"], platform=platform)
+    return target_kind(rows["target"][0].as_py()) if rows.num_rows else ""
 
 
 def _marked(measurements: Iterable[Measurement], split: str) -> Iterator[Measurement]:

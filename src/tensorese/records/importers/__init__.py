@@ -1,6 +1,7 @@
 """Foreign records in: Ansor logs and MetaSchedule databases, told apart by their contents."""
 
 from tensorese.records.importers.detect import FORMATS, read_records
+from tensorese.records.importers.kinds import of_one_kind, target_kind
 from tensorese.records.importers.lines import Skipped
 
-__all__ = ["FORMATS", "Skipped", "read_records"]
+__all__ = ["FORMATS", "Skipped", "of_one_kind", "read_records", "target_kind"]
