@@ -24,13 +24,14 @@ from tensorese.evaluation.metrics import TaskResult
 from tensorese.evaluation.splits import by_workload, check_disjoint
 from tensorese.language import Encoder, MatrixSpec, paper_spec
 from tensorese.models.mtl_tlp import MTLTLP
+from tensorese.models.predict import predict
+from tensorese.models.programs import Encoded, ProgramSet, encode_programs, read_programs
 from tensorese.models.tlp import TLP, TLPConfig
 from tensorese.models.trunk import TrunkConfig
 from tensorese.records.store import Store
-from tensorese.training.data import Encoded, ProgramSet, encode_programs, read_programs
 from tensorese.training.groups import GroupConfig, Groups
 from tensorese.training.many import ManyTrainer, keep_labels
-from tensorese.training.trainer import TrainConfig, Trainer, predict
+from tensorese.training.trainer import TrainConfig, Trainer
 
 STORES = {"k80": "ansor", "v100": "ansor", "mi50": "ansor", "a100": "metaschedule"}
 PLATFORMS = tuple(STORES)

@@ -28,10 +28,10 @@ import torch
 
 from tensorese.language import Encoder
 from tensorese.models.mtl_tlp import MTLTLP
+from tensorese.models.programs import encode_programs
 from tensorese.models.ranker import TLPRanker, bf16_is_faster
 from tensorese.models.tlp import TLPConfig
 from tensorese.models.trunk import TrunkConfig
-from tensorese.training.data import encode_programs
 from tensorese.training.groups import GroupConfig
 from tensorese.training.trainer import TrainConfig, Trainer
 from tlp_runs import PLATFORMS, programs_of

@@ -7,8 +7,8 @@ import pytest
 
 from synthetic_support import synthetic_measurements
 from tensorese.evaluation.judge import judge_programs, judged_index
+from tensorese.models.programs import ProgramSet, read_programs
 from tensorese.records.store import Store
-from tensorese.training.data import ProgramSet, read_programs
 
 pytestmark = pytest.mark.null
 

@@ -9,7 +9,15 @@ import pytest
 import torch
 
 from tensorese.language import Vocabulary
-from tensorese.models.folder import CARD, CONFIG, WEIGHTS, Card, load_model, save_model
+from tensorese.models.folder import (
+    CARD,
+    CONFIG,
+    WEIGHTS,
+    Card,
+    features_hash,
+    load_model,
+    save_model,
+)
 from tensorese.models.mtl_tlp import MTLTLP
 from tensorese.models.tlp import ModelError, TLPConfig
 from tensorese.models.trunk import TrunkConfig
@@ -65,6 +73,12 @@ def test_one_changed_byte_is_noticed(saved: Path) -> None:
     data[-1] ^= 1
     (saved / WEIGHTS).write_bytes(bytes(data))
     with pytest.raises(ModelError, match="checksum"):
+        load_model(saved)
+
+
+def test_other_features_name_both(saved: Path) -> None:
+    _edit(saved, features="feedfeed")
+    with pytest.raises(ModelError, match=f"feedfeed and this program has {features_hash()}"):
         load_model(saved)
 
 

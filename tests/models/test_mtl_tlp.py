@@ -5,10 +5,10 @@ import torch
 
 from tensorese.language import Encoder
 from tensorese.models.mtl_tlp import MTLTLP
+from tensorese.models.predict import as_batch, predict
+from tensorese.models.programs import ProgramSet, encode_programs
 from tensorese.models.tlp import TLP, ModelError, TLPConfig
 from tensorese.models.trunk import TrunkConfig
-from tensorese.training.data import ProgramSet, encode_programs
-from tensorese.training.trainer import as_batch, predict
 
 pytestmark = pytest.mark.null
 

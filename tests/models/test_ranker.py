@@ -5,11 +5,12 @@ import pytest
 import torch
 
 from tensorese.language import Encoder
+from tensorese.models.predict import as_batch, predict
+from tensorese.models.programs import ProgramSet, encode_programs
 from tensorese.models.ranker import TLPRanker, bf16_is_faster
 from tensorese.models.tlp import TLP, ModelError, TLPConfig
 from tensorese.models.trunk import TrunkConfig
-from tensorese.training.data import ProgramSet, encode_programs
-from tensorese.training.trainer import as_batch, predict
+from tensorese.search.base import Ranker
 
 pytestmark = pytest.mark.null
 
@@ -54,3 +55,20 @@ def test_unknown_platform(toy: ProgramSet) -> None:
         TLPRanker(_model(toy)).score(
             toy.workloads[pair.workload], "fats", pair.sketch, toy.decisions[0]
         )
+
+
+def test_is_a_ranker_of_the_search(toy: ProgramSet) -> None:
+    model = _model(toy)
+    ranker: Ranker = TLPRanker(model)
+    assert ranker.needs == "decisions"
+    assert ranker.name.startswith("tlp:")
+    assert ranker.name == TLPRanker(_model(toy)).name
+    pair, workload = toy.pairs[0], toy.workloads[toy.pairs[0].workload]
+    before = ranker.score(workload, "fast", pair.sketch, toy.decisions[0])
+    ranker.update([])
+    np.testing.assert_array_equal(
+        before, ranker.score(workload, "fast", pair.sketch, toy.decisions[0])
+    )
+    with torch.no_grad():
+        next(model.parameters()).add_(1.0)
+    assert TLPRanker(model).name != ranker.name

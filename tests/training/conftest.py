@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from synthetic_support import synthetic_measurements
+from tensorese.models.programs import ProgramSet, read_programs
 from tensorese.records.store import Store
-from tensorese.training.data import ProgramSet, read_programs
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tensorese.training.data import ProgramSet
+from tensorese.models.programs import ProgramSet
 from tensorese.training.groups import GroupConfig, Groups
 from tensorese.training.many import keep_labels
 

@@ -7,9 +7,9 @@ import torch
 
 from tensorese.language import Encoder
 from tensorese.models.mtl_tlp import MTLTLP
+from tensorese.models.programs import ProgramSet, encode_programs
 from tensorese.models.tlp import TLPConfig
 from tensorese.models.trunk import TrunkConfig
-from tensorese.training.data import ProgramSet, encode_programs
 from tensorese.training.groups import GroupConfig
 from tensorese.training.many import ManyTrainer
 from tensorese.training.trainer import TrainConfig

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tensorese.training.data import DataError, ProgramSet
+from tensorese.models.programs import DataError, ProgramSet
 from tensorese.training.recipe import Recipe, apply_settings, build_model, make_sides
 
 pytestmark = pytest.mark.null

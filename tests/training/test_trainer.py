@@ -11,10 +11,10 @@ import torch
 
 from tensorese.language import Encoder
 from tensorese.models.mtl_tlp import MTLTLP
+from tensorese.models.programs import ProgramSet, encode_programs
 from tensorese.models.tlp import TLPConfig
 from tensorese.models.trunk import TrunkConfig
 from tensorese.training.checkpoint import CheckpointError
-from tensorese.training.data import ProgramSet, encode_programs
 from tensorese.training.distributed import launched
 from tensorese.training.groups import GroupConfig
 from tensorese.training.many import ManyTrainer

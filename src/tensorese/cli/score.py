@@ -21,10 +21,10 @@ def score(model: Path, records: Path, platform: str | None, device: str) -> None
     from tensorese.cli.train import pick_device
     from tensorese.language import Encoder
     from tensorese.models.folder import load_model
+    from tensorese.models.predict import as_batch, predict
+    from tensorese.models.programs import encode_programs, read_programs
     from tensorese.models.tlp import ModelError
     from tensorese.records.store import Store
-    from tensorese.training.data import encode_programs, read_programs
-    from tensorese.training.trainer import as_batch, predict
 
     saved = load_model(model, device=pick_device(device)).model
     if platform is None and len(saved.platforms) > 1:

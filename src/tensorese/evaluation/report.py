@@ -14,10 +14,10 @@ from tensorese.evaluation.metrics import mean_top_k, summary
 from tensorese.evaluation.splits import check_disjoint
 from tensorese.language import Encoder
 from tensorese.models.folder import SavedModel
+from tensorese.models.predict import as_batch, predict
+from tensorese.models.programs import DataError, Encoded, ProgramSet, encode_programs, read_programs
 from tensorese.models.tlp import ModelError
 from tensorese.records.store import Store
-from tensorese.training.data import DataError, Encoded, ProgramSet, encode_programs, read_programs
-from tensorese.training.trainer import as_batch, predict
 
 
 def evaluate_model(

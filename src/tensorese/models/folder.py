@@ -19,6 +19,7 @@ from safetensors.torch import load, save_file
 
 from tensorese import __version__
 from tensorese.language import MatrixSpec, Vocabulary
+from tensorese.language.physics import NAMES
 from tensorese.models.mtl_tlp import MTLTLP
 from tensorese.models.tlp import TLP, ModelError, TLPConfig
 from tensorese.models.trunk import TrunkConfig
@@ -48,6 +49,11 @@ class SavedModel:
     card: Card
 
 
+def features_hash() -> str:
+    """8 hex digits of the physical features' names and order."""
+    return hashlib.sha256("\n".join(NAMES).encode()).hexdigest()[:8]
+
+
 def save_model(folder: str | os.PathLike[str], model: TLP, card: Card) -> Path:
     """Weights first, `config.json` last: a folder with a config is complete."""
     path = Path(folder)
@@ -65,6 +71,7 @@ def save_model(folder: str | os.PathLike[str], model: TLP, card: Card) -> Path:
         "matrix": asdict(model.config.spec),
         "members": model.config.members,
         "doubt": model.config.doubt,
+        "features": features_hash(),
         "vocabulary": {"version": vocabulary.version, "hash": vocabulary.hash},
         "weights_sha256": hashlib.sha256((path / WEIGHTS).read_bytes()).hexdigest(),
         "card": asdict(card),
@@ -165,6 +172,11 @@ def _check(path: Path, config: dict[str, Any]) -> None:
         raise ModelError(
             f"a model is one of {', '.join(KINDS)}, but {path} is {config.get('kind')!r}; "
             "use the tensorese that wrote it"
+        )
+    if config.get("features") != features_hash():
+        raise ModelError(
+            f"a model reads the features it was trained with, but {path} has "
+            f"{config.get('features')} and this program has {features_hash()}; train it again"
         )
     ours, theirs = Vocabulary(), config.get("vocabulary", {})
     if theirs.get("hash") != ours.hash:

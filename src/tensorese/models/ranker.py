@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from typing import ClassVar
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ from tensorese.language import Encoder, Template
 from tensorese.models.batch import ProgramBatch, SketchTensors, stack_templates
 from tensorese.models.context import context_of
 from tensorese.models.tlp import TLP
-from tensorese.records.nouns import Sketch, Workload
+from tensorese.records.nouns import Measurement, Sketch, Workload
 
 CHUNK = 1024
 
@@ -32,14 +33,28 @@ def bf16_is_faster(device: torch.device) -> bool:
     return bool(vector and (limited or not matrix))
 
 
+def weights_hash(model: TLP) -> str:
+    """8 hex digits of the weights: tells which model picked a program."""
+    digest = hashlib.sha256()
+    for tensor in model.state_dict().values():
+        digest.update(tensor.detach().cpu().float().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:8]
+
+
 class TLPRanker:
     """Scores are comparable within a task only; higher is faster."""
 
-    needs: ClassVar[str] = "decisions"
+    needs: str = "decisions"
 
     def __init__(
-        self, model: TLP, *, device: str | torch.device = "cpu", bf16: bool | None = None
+        self,
+        model: TLP,
+        *,
+        device: str | torch.device = "cpu",
+        bf16: bool | None = None,
+        name: str = "",
     ) -> None:
+        self.name = name or f"{model.kind}:{weights_hash(model)}"
         self.device = torch.device(device)
         self.bf16 = bf16_is_faster(self.device) if bf16 is None else bf16
         self.dtype = torch.bfloat16 if self.bf16 else torch.float32
@@ -74,3 +89,6 @@ class TLPRanker:
         if not parts:
             return np.zeros(0, dtype=np.float32)
         return torch.cat(parts).cpu().numpy()
+
+    def update(self, measurements: Sequence[Measurement]) -> None:
+        """A trained model stays as it is during a search."""

@@ -17,13 +17,13 @@ from torch import Tensor
 from torch.func import functional_call, stack_module_state, vmap
 
 from tensorese.models.batch import ProgramBatch
+from tensorese.models.predict import as_batch
+from tensorese.models.programs import Encoded, ProgramSet
 from tensorese.models.tlp import TLP
-from tensorese.training.data import Encoded, ProgramSet
 from tensorese.training.groups import Groups
 from tensorese.training.trainer import (
     Labels,
     TrainConfig,
-    as_batch,
     learning_rate,
     make_labels,
     total_loss,

@@ -19,12 +19,13 @@ from tensorese.evaluation.splits import by_operator, by_workload, check_disjoint
 from tensorese.language import Encoder
 from tensorese.models.batch import ProgramBatch
 from tensorese.models.folder import KINDS, Card, save_model
+from tensorese.models.predict import predict
+from tensorese.models.programs import DataError, Encoded, ProgramSet, encode_programs, read_programs
 from tensorese.models.tlp import TLP, TLPConfig, paper_config
 from tensorese.models.trunk import TrunkConfig
 from tensorese.records.store import Store
-from tensorese.training.data import DataError, Encoded, ProgramSet, encode_programs, read_programs
 from tensorese.training.groups import GroupConfig
-from tensorese.training.trainer import Progress, TrainConfig, Trainer, predict
+from tensorese.training.trainer import Progress, TrainConfig, Trainer
 
 SPLITS = {"by-workload": by_workload, "by-operator": by_operator}
 MEMBERS = 1

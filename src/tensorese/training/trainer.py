@@ -17,11 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tensorese.models.batch import ProgramBatch, stack_templates
+from tensorese.models.batch import ProgramBatch
+from tensorese.models.predict import as_batch
+from tensorese.models.programs import DataError, Encoded, ProgramSet
 from tensorese.models.tlp import TLP
 from tensorese.training import losses
 from tensorese.training.checkpoint import load_checkpoint, save_checkpoint
-from tensorese.training.data import DataError, Encoded, ProgramSet
 from tensorese.training.groups import GroupConfig, Groups
 
 Progress = Callable[[dict[str, Any]], None]
@@ -110,27 +111,6 @@ def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
         return config.lr * (step + 1) / warm
     done = (step - warm) / max(1, steps - warm)
     return config.lr * 0.5 * (1.0 + math.cos(math.pi * done))
-
-
-def as_batch(encoded: Encoded) -> ProgramBatch:
-    return ProgramBatch(
-        sketches=stack_templates(encoded.templates),
-        sketch_N=torch.from_numpy(encoded.pair),
-        values_NV=torch.from_numpy(encoded.values),
-    )
-
-
-def predict(
-    model: TLP, batch: ProgramBatch, index: Tensor, *, chunk: int = 8192, bf16: bool = False
-) -> Tensor:
-    """Scores `[len(index), platforms]` in float32."""
-    model.eval()
-    device = batch.sketch_N.device
-    parts = []
-    with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-        for piece in torch.split(index, chunk):
-            parts.append(model.score(model(batch.select(piece).compact()).float()))
-    return torch.cat(parts) if parts else torch.zeros(0, 1)
 
 
 class Trainer:

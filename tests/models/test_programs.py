@@ -7,9 +7,9 @@ import pytest
 
 from synthetic_support import matmul_program, matmul_workload
 from tensorese.language import Encoder
+from tensorese.models.programs import DataError, ProgramSet, encode_programs, read_programs
 from tensorese.records.nouns import Measurement, Platform, Status
 from tensorese.records.store import Store
-from tensorese.training.data import DataError, ProgramSet, encode_programs, read_programs
 
 pytestmark = pytest.mark.null
 
