@@ -90,13 +90,15 @@ class Evolution(Proposer):
         rows = np.vstack([best, *seeds, self._founders(state, sketch, first, best)])
         rows, _ = distinct(rows)
         scores = score(state, self.ranker, sketch, rows)
-        each = (count - first) // max(1, config.generations - 1)
-        for _ in range(config.generations - 1 if space.covered else 0):
-            children = unlike(self._children(space, rows, scores, each), rows)
-            if not len(children):
-                break  # the sketch has no more rows than these
-            rows = np.vstack([rows, children])
-            scores = np.append(scores, score(state, self.ranker, sketch, children))
+        for left in range(config.generations - 1 if space.covered else 0, 0, -1):
+            wanted = max(1, count - len(rows)) // left
+            children = unlike(self._children(space, rows, scores, wanted), rows)
+            # Children that were there already make room for strangers.
+            strangers = draw(state, sketch, wanted - len(children), self.rng)
+            children = unlike(np.vstack([children, strangers]), rows)
+            if len(children):
+                rows = np.vstack([rows, children])
+                scores = np.append(scores, score(state, self.ranker, sketch, children))
         return Scored(sketch=sketch, rows=rows, scores=scores).new_to(state)
 
     def _founders(self, state: TaskState, sketch: int, n: int, best: Ints) -> Ints:

@@ -19,6 +19,7 @@ FEW = 8  # labels from which the kernel's shape is learnt
 MANY = 256  # labels from which it is learnt no more
 MOST = 384  # labels kept, the best and the latest: a fit grows with their cube
 LENT = 192  # labels of other tasks that a task starts from
+CHUNK = 8192  # rows scored at once: bounds memory, and stays in the cache
 TRUST = 8.0  # how many labels of its own outweigh what other tasks say
 
 Key = tuple[str, str]
@@ -112,6 +113,11 @@ class OnlineRanker:
         rows: Ints = np.asarray(decisions, dtype=np.int64)
         rows = rows.reshape(len(rows), sketch.n_decisions)
         key = (workload.id, platform)
+        pieces = [rows[at : at + CHUNK] for at in range(0, max(1, len(rows)), CHUNK)]
+        scores = np.concatenate([self._score(key, sketch, piece) for piece in pieces])
+        return scores.astype(np.float32)
+
+    def _score(self, key: Key, sketch: Sketch, rows: Ints) -> Floats:
         task = self._tasks.get(key)
         learnt = task is not None and task.model is not None
         others = self._loan(key, sketch) if not learnt else self._made(key)
@@ -124,7 +130,7 @@ class OnlineRanker:
             scores += mean + self.optimism * deviation
         elif others is None:
             scores = _arbitrary(rows)
-        return scores.astype(np.float32)
+        return scores
 
     def update(self, measurements: Sequence[Measurement]) -> None:
         touched: dict[Key, list[Measurement]] = {}
