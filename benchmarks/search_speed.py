@@ -1,0 +1,153 @@
+"""From a task to 64 ranked, legal, new candidates ready to build: our search against stock's.
+
+    python benchmarks/search_speed.py [--kind llvm cuda] [--case conv2d ...] [--model FOLDER]
+        [--side ours stock shared growth] [--repeats 3] [--out search_speed]
+
+Every measurement is a process of its own, given the same cores. What is timed starts when TVM and
+the tensor intrinsics are imported (stock takes 20 s for those of all targets: excluded, both sides
+load x86's alone) and a task of four elements has warmed both up; it ends when 64 schedules are
+postprocessed. 64 programs count as measured: their latencies are made up by a fixed function of
+the decisions, because neither the cost of a search nor the comparison of scores depends on where
+labels come from. Learning them is reported apart on both sides: it happens after measuring.
+
+    ours     task_space, Evolution with 2,048 scored rows, materialise
+    stock    TuneContext, EvolutionarySearch as it comes (512 x 4 generations), XGBModel
+    shared   stock's search with our ranker as its cost model: whose picks score higher?
+    growth   our search with 1e3 to 1e6 scored rows
+
+Rows go to benchmarks/results/OUT.jsonl as they are made; what is there already is not repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from common import RESULTS, provenance
+
+CASES = ("conv2d", "matmul", "depthwise_conv2d", "softmax")
+KINDS = ("llvm", "cuda")
+SIDES = ("ours", "stock", "shared", "growth")
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+LIMIT_SECS = 1800
+WORKER = Path(__file__).with_name("search_speed_worker.py")
+
+
+def jobs(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """One dictionary per process to start, ours first: they are the cheap ones."""
+    rankers = ["online", *([f"model:{args.model}"] if args.model else [])]
+    found: list[dict[str, Any]] = []
+    for side in args.side:
+        for kind in args.kind:
+            for case in args.case:
+                where = {"side": side, "kind": kind, "case": case, "cores": args.cores}
+                where |= {"population": args.population, "stock": args.stock_population}
+                where["head"] = args.head
+                found += _of_side(side, where, rankers, args)
+    return found
+
+
+def _of_side(
+    side: str, where: dict[str, Any], rankers: list[str], args: argparse.Namespace
+) -> list[dict[str, Any]]:
+    if side == "growth":
+        sizes = [size for size in SIZES if size <= args.largest]
+        return [where | {"ranker": "online", "population": size, "repeat": 0} for size in sizes]
+    if side == "stock":
+        return [where | {"ranker": "xgb", "repeat": k} for k in range(args.repeats)]
+    repeats = args.repeats if side == "ours" else 1
+    return [where | {"ranker": r, "repeat": k} for r in rankers for k in range(repeats)]
+
+
+def run(job: dict[str, Any]) -> dict[str, Any]:
+    """The worker's answer, or why there is none."""
+    cores = sorted(os.sched_getaffinity(0))[: job["cores"]]
+    command = ["taskset", "-c", ",".join(map(str, cores)), sys.executable, str(WORKER)]
+    try:
+        done = subprocess.run(
+            [*command, json.dumps(job)], capture_output=True, text=True, timeout=LIMIT_SECS
+        )
+    except subprocess.TimeoutExpired:
+        return {"error": f"more than {LIMIT_SECS} s"}
+    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    if done.returncode or not lines:
+        return {"error": (done.stderr or done.stdout)[-800:]}
+    answer: dict[str, Any] = json.loads(lines[-1].removeprefix("RESULT "))
+    return answer
+
+
+def report(rows: list[dict[str, Any]]) -> None:
+    """Medians over repeats, and how many times faster."""
+    good = [row for row in rows if "error" not in row]
+    places = dict.fromkeys((row["kind"], row["case"]) for row in good)
+    for kind, case in places:
+        here = [row for row in good if (row["kind"], row["case"]) == (kind, case)]
+        stock = _median([row["secs"] for row in here if row["side"] == "stock"])
+        for ranker in dict.fromkeys(row["ranker"] for row in here if row["side"] == "ours"):
+            ours = [row for row in here if row["side"] == "ours" and row["ranker"] == ranker]
+            secs = _median([row["secs"] for row in ours])
+            shared = [r for r in here if r["side"] == "shared" and r["ranker"] == ranker]
+            said = f"{kind} {case} {ranker.split('/')[-1]}: {secs:.2f} s ({_parts(ours[0])})"
+            if stock:
+                count = [row["found"] for row in here if row["side"] == "stock"]
+                said += f"; stock {stock:.1f} s for {min(count)}: {stock / secs:.0f}x"
+            if shared:
+                mean = _median([row["mean_score"] for row in ours])
+                said += f"; mean score {mean:.2f}, stock's picks {shared[0]['mean_score']:.2f}"
+            said += f"; {max(row['peak_mb'] for row in ours):.0f} MB"
+            print(said)
+    for row in good:
+        if row["side"] == "growth":
+            each = row["parts"]["propose"] / row["scored"] * 1e6
+            print(
+                f"{row['kind']} {row['case']}: {row['scored']:,} scored in "
+                f"{row['parts']['propose']:.2f} s, {each:.0f} us each, {row['peak_mb']:.0f} MB"
+            )
+
+
+def _median(values: list[float]) -> float:
+    return statistics.median(values) if values else 0.0
+
+
+def _parts(row: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {secs:.2f}" for name, secs in row["parts"].items())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--kind", nargs="+", default=list(KINDS), choices=KINDS)
+    parser.add_argument("--case", nargs="+", default=list(CASES))
+    parser.add_argument("--side", nargs="+", default=list(SIDES), choices=SIDES)
+    parser.add_argument("--model", default="", help="folder of a trained model, ranked with too")
+    parser.add_argument("--head", default="", help="the model's platform, if it has several")
+    parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--population", type=int, default=2048)
+    parser.add_argument("--stock-population", type=int, default=512)
+    parser.add_argument("--largest", type=int, default=SIZES[-1], help="of the growth sizes")
+    parser.add_argument("--out", default="search_speed")
+    args = parser.parse_args()
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = RESULTS / f"{args.out}.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    known = {json.dumps(row["job"], sort_keys=True) for row in rows if "error" not in row}
+    for job in jobs(args):
+        if json.dumps(job, sort_keys=True) in known:
+            continue
+        row = {"job": job, **job, **run(job), **provenance()}
+        rows.append(row)
+        with path.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        print(job, {k: row[k] for k in ("secs", "parts", "error") if k in row}, flush=True)
+    report(rows)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
