@@ -179,3 +179,17 @@ def test_help_imports_no_torch() -> None:
     assert done.returncode == 0, done.stderr
     for verb in ("train", "eval", "score"):
         assert verb in done.stdout
+
+
+def test_split_by_network_needs_networks(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["train", "tlp", "--data", str(data), "--platform", "fast", "--out", str(tmp_path)]
+    said = _refused(capsys, *where, "--split", "by-network")
+    assert "do not say; give --networks FILE" in said
+    file = tmp_path / "networks.json"
+    file.write_text('{"net": ["w"]}')
+    said = _refused(
+        capsys, *where, "--split", "by-network", "--networks", str(file), "--hold-out", "nat"
+    )
+    assert "did you mean 'net'" in said

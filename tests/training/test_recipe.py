@@ -46,3 +46,16 @@ def test_all_failed_is_refused(toy: ProgramSet) -> None:
 def test_paper_preset_knows_a_cpu(toy: ProgramSet) -> None:
     model = build_model(Recipe(kind="mtl-tlp", preset="paper"), toy)
     assert (model.config.spec.length, model.config.spec.numbers) == (25, 11)
+
+
+def test_a_network_is_held_out_wherever_it_occurs(toy: ProgramSet) -> None:
+    networks = {"one": toy.tasks[:2], "other": toy.tasks[1:3]}
+    recipe = Recipe(split="by-network", networks=networks, held_out="one")
+    assert make_sides(toy, recipe).held_out == (0, 1)
+
+
+def test_records_that_name_no_network(toy: ProgramSet) -> None:
+    with pytest.raises(DataError, match="do not say; give --networks"):
+        make_sides(toy, Recipe(split="by-network"))
+    with pytest.raises(DataError, match="did you mean 'one'"):
+        make_sides(toy, Recipe(split="by-network", networks={"one": toy.tasks[:1]}, held_out="on"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,19 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, str]:
             raise click.UsageError(f"--set takes key=value, but got {pair!r}")
         settings[key.strip()] = value.strip()
     return settings
+
+
+def read_networks(path: Path) -> dict[str, list[str]]:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"--networks takes a JSON file, but {path} is none") from error
+    lists = found.values() if isinstance(found, dict) else [None]
+    if not all(isinstance(names, list) for names in lists):
+        raise click.UsageError(
+            f'--networks holds {{"network": ["workload id", ...]}}, but {path} does not'
+        )
+    return dict(found)
 
 
 def pick_device(name: str) -> str:
@@ -43,7 +57,14 @@ def _say(entry: dict[str, Any]) -> None:
 @click.argument("kind", type=click.Choice(["tlp", "mtl-tlp"]))
 @click.option("--data", "stores", multiple=True, required=True, type=_PATH, help="Record store.")
 @click.option("--platform", "platforms", multiple=True, help="Only these; mtl-tlp takes several.")
-@click.option("--split", default="by-workload", show_default=True, help="by-workload, by-operator.")
+@click.option(
+    "--split",
+    default="by-workload",
+    show_default=True,
+    help="by-workload, by-operator, by-network.",
+)
+@click.option("--networks", type=_PATH, help="JSON file: workload ids by network.")
+@click.option("--hold-out", default="", help="The network that stays unseen (by-network).")
 @click.option("--fold", default=0, show_default=True, type=click.IntRange(-1, 4))
 @click.option("--preset", default="default", type=click.Choice(["default", "paper"]))
 @click.option("--out", required=True, type=_PATH, help="Folder the model goes to.")
@@ -55,6 +76,8 @@ def train(
     stores: tuple[Path, ...],
     platforms: tuple[str, ...],
     split: str,
+    networks: Path | None,
+    hold_out: str,
     fold: int,
     preset: str,
     out: Path,
@@ -68,7 +91,15 @@ def train(
     from tensorese.training.distributed import launched
     from tensorese.training.recipe import Recipe, apply_settings, train_model
 
-    recipe = Recipe(kind=kind, platforms=platforms, split=split, fold=fold, preset=preset)
+    recipe = Recipe(
+        kind=kind,
+        platforms=platforms,
+        split=split,
+        fold=fold,
+        preset=preset,
+        networks=read_networks(networks) if networks else {},
+        held_out=hold_out,
+    )
     recipe = apply_settings(recipe, wanted)
     opened = [Store.open(path) for path in stores]
     with launched() as place:

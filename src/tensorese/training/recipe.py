@@ -15,7 +15,7 @@ from torch import nn
 from tensorese.errors import did_you_mean
 from tensorese.evaluation.judge import judge_programs, judged_index
 from tensorese.evaluation.metrics import summary
-from tensorese.evaluation.splits import by_operator, by_workload, check_disjoint
+from tensorese.evaluation.splits import by_network, by_operator, by_workload, check_disjoint
 from tensorese.language import Encoder
 from tensorese.models.batch import ProgramBatch
 from tensorese.models.folder import KINDS, Card, save_model
@@ -27,7 +27,7 @@ from tensorese.records.store import Store
 from tensorese.training.groups import GroupConfig
 from tensorese.training.trainer import Progress, TrainConfig, Trainer
 
-SPLITS = {"by-workload": by_workload, "by-operator": by_operator}
+SPLITS = ("by-workload", "by-operator", "by-network")
 MEMBERS = 1
 DOUBT = 0.0
 VALIDATION_SHARE = 8
@@ -41,6 +41,10 @@ class Recipe:
     split: str = "by-workload"
     fold: int = 0
     """The fold of five that is held out for `tensorese eval`; -1 trains on everything."""
+    networks: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    """Workload ids by network, for a split by network."""
+    held_out: str = ""
+    """The network that is held out: none of its workloads is trained on, wherever it occurs."""
     preset: str = "default"
     members: int = MEMBERS
     doubt: float = DOUBT
@@ -121,20 +125,44 @@ def make_sides(programs: ProgramSet, recipe: Recipe) -> Sides:
             f"--split is one of {', '.join(SPLITS)}, but got {recipe.split!r}"
             f"{did_you_mean(recipe.split, SPLITS)}"
         )
-    folds = SPLITS[recipe.split](programs.workloads)
-    place = np.array([folds[name] for name in programs.tasks])
-    held = [int(k) for k in usable if place[k] == recipe.fold]
-    rest = [int(k) for k in usable if place[k] != recipe.fold]
+    out = held_out_tasks(programs, recipe)
+    held = [int(k) for k in usable if k in out]
+    rest = [int(k) for k in usable if k not in out]
     if not rest:
         raise DataError(
-            f"a workload must be left to train on, but fold {recipe.fold} holds them all; "
-            "add records of other workloads"
+            f"a workload must be left to train on, but {recipe.held_out or f'fold {recipe.fold}'} "
+            "holds them all; add records of other workloads"
         )
     rest.sort(key=lambda k: (programs.workloads[programs.tasks[k]].operator, programs.tasks[k]))
     validation = rest[VALIDATION_SHARE // 2 :: VALIDATION_SHARE]
     train = [k for k in rest if k not in set(validation)]
     check_disjoint(_ids(programs, rest), _ids(programs, held), programs.workloads)
     return Sides(train=tuple(train), validation=tuple(validation), held_out=tuple(held))
+
+
+def held_out_tasks(programs: ProgramSet, recipe: Recipe) -> set[int]:
+    """Indices of the tasks that the recipe keeps for `tensorese eval`."""
+    if recipe.split != "by-network":
+        split = by_operator if recipe.split == "by-operator" else by_workload
+        folds = split(programs.workloads)
+        return {k for k, name in enumerate(programs.tasks) if folds[name] == recipe.fold}
+    if not recipe.networks:
+        raise DataError(
+            "--split by-network needs to know which workloads a network has, but these records "
+            "do not say; give --networks FILE or split by-workload"
+        )
+    if recipe.held_out not in recipe.networks:
+        raise DataError(
+            f"--hold-out names a network of --networks, but got {recipe.held_out!r}"
+            f"{did_you_mean(recipe.held_out, recipe.networks)}; "
+            f"known: {', '.join(sorted(recipe.networks))}"
+        )
+    where: dict[str, set[str]] = {name: set() for name in programs.tasks}
+    for network, workloads in recipe.networks.items():
+        for name in workloads:
+            where.setdefault(name, set()).add(network)
+    sides = by_network(where, recipe.held_out)
+    return {k for k, name in enumerate(programs.tasks) if sides[name] == 0}
 
 
 def _ids(programs: ProgramSet, tasks: Sequence[int]) -> list[str]:
@@ -224,7 +252,7 @@ def train_model(
     card = Card(
         command=command,
         data_hash=programs.digest,
-        split=f"{recipe.split}, fold {recipe.fold} held out",
+        split=f"{recipe.split}, {recipe.held_out or f'fold {recipe.fold}'} held out",
         training_workloads=tuple(_ids(programs, (*sides.train, *sides.validation))),
         train=asdict(recipe.train),
         metrics=metrics,
