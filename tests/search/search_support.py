@@ -137,3 +137,22 @@ def drawn(state: TaskState, n: int, seed: int = 0) -> list[Proposal]:
 def without_rows(space: DecisionSpace) -> DecisionSpace:
     """The same tiles under limits that nothing meets."""
     return replace(space, limits=(Product(columns=(3,), low=1000, high=2000),))
+
+
+class Referee:
+    """A limit that has to be asked row by row, as TVM is; it counts."""
+
+    replays = True
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def legal(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        self.asked += len(rows)
+        verdict: npt.NDArray[np.bool_] = rows[:, 3] <= 8
+        return verdict
+
+    def reachable(
+        self, low: npt.NDArray[np.int64], high: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.bool_]:
+        return np.ones(len(low), dtype=np.bool_)

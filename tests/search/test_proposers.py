@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from search_support import (
+    Referee,
     drawn,
     few_rows_space,
     measured,
@@ -131,6 +133,17 @@ def test_a_sketch_without_legal_rows_is_left_out(name: str) -> None:
     found = MAKERS[name](state, 0).propose(state, 16)
     assert len(found) == 16
     assert {p.sketch for p in found} == {1}
+
+
+@pytest.mark.parametrize("name", ["evolution", "annealing"])
+def test_a_referee_is_asked_about_few_rows(name: str) -> None:
+    """Ranked first: what nobody wants to measure need not be judged."""
+    referee = Referee()
+    state = task_state(replace(toy_space(), limits=(referee,)))
+    found = MAKERS[name](state, 0).propose(state, 16)
+    assert len(found) == 16
+    assert referee.asked < 100
+    _check(state, found)
 
 
 @pytest.mark.parametrize("name", ["evolution", "annealing"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tensorese.search.base import Proposal, Proposer, Ranker, TaskState
-from tensorese.search.fallback import draw, random_beside
+from tensorese.search.fallback import draw, random_proposals
 from tensorese.search.pool import Scored, distinct, measured_best, pick, score
 from tensorese.search.shares import sketch_shares, split
 from tensorese.space.variation import mutate
@@ -41,16 +41,16 @@ class Annealing(Proposer):
         n_random = int(self.config.epsilon * n + self.rng.random())
         origin = f"annealing:{self.ranker.name}"
         found = pick(state, visited, n - n_random, origin, apart=self.config.apart)
-        return found + random_beside(state, found, n, shares, self.rng)
+        return found + random_proposals(state, n - len(found), shares, self.rng, found)
 
     def _walk(self, state: TaskState, sketch: int, chains: int) -> Scored:
         """Every new row that the chains of one sketch came by."""
         best = measured_best(state, sketch, chains // 2)
-        drawn = draw(state, sketch, chains - len(best), self.rng)
+        drawn = draw(state, sketch, chains - len(best), self.rng, computed=True)
         rows = np.vstack([best, drawn]) if len(drawn) else best
         scores = score(state, self.ranker, sketch, rows)
         seen_rows, seen_scores = [rows], [scores]
-        space = state.space.sketches[sketch]
+        space = state.computed(sketch)
         heat = self.config.hot * float(scores.std()) if len(scores) else 0.0
         for step in range(self.config.steps if space.covered and len(rows) else 0):
             moved = mutate(space, rows, self.rng, tries=3)

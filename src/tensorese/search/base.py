@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from tensorese.records.nouns import Measurement, Platform, Program, Sketch, Status, Workload
+from tensorese.space.decisions import DecisionSpace
 from tensorese.space.space import TaskSpace
 
 Row = tuple[int, ...]
@@ -60,6 +61,7 @@ class TaskState:
         """Sketches without a legal row: finding that out takes seconds, once."""
         self.replayed: set[int] = set()
         """Sketches that are drawn by replay, which was said once."""
+        self._computed: dict[int, DecisionSpace] = {}
         self._sketch_of = {s.sketch.id: i for i, s in enumerate(space.sketches)}
 
     def promise(self, proposals: Iterable[Proposal]) -> None:
@@ -71,6 +73,16 @@ class TaskState:
         place = self.place(measurement.program)
         if place is not None:
             self.seen.add(place)
+
+    def computed(self, sketch: int) -> DecisionSpace:
+        """The sketch's space as far as arithmetic decides: its rows may be ranked before TVM is
+        asked about the few that are wanted."""
+        if sketch not in self._computed:
+            space = self.space.sketches[sketch]
+            kept = tuple(limit for limit in space.limits if not limit.replays)
+            asks = len(kept) < len(space.limits)
+            self._computed[sketch] = replace(space, limits=kept) if asks else space
+        return self._computed[sketch]
 
     def place(self, program: Program) -> tuple[int, Row] | None:
         """Where a program lies in the space; None when its sketch is not one of the task's."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from tensorese.errors import TensoreseError
 from tensorese.search.base import Proposal, Proposer, Ranker, TaskState
-from tensorese.search.fallback import draw, random_beside
+from tensorese.search.fallback import draw, random_proposals
 from tensorese.search.pool import Floats, Scored, distinct, measured_best, pick, score, unlike
 from tensorese.search.shares import sketch_shares, split
 from tensorese.space.decisions import DecisionSpace
@@ -40,8 +40,6 @@ class EvolutionConfig:
     """Share of the proposals drawn at random, whatever the ranker says."""
     apart: float = 1.5
     """Least distance between two proposals of a sketch, while there are others."""
-    slow_population: int = 256
-    """In place of `population` where TVM is asked about every row (`Limit.replays`)."""
 
     def __post_init__(self) -> None:
         if self.population < 1 or self.generations < 1 or self.parents < 1:
@@ -77,14 +75,11 @@ class Evolution(Proposer):
         n_random = int(self.config.epsilon * n + self.rng.random())
         origin = f"evolution:{self.ranker.name}"
         found = pick(state, scored, n - n_random, origin, apart=self.config.apart)
-        return found + random_beside(state, found, n, shares, self.rng)
+        return found + random_proposals(state, n - len(found), shares, self.rng, found)
 
     def _evolve(self, state: TaskState, sketch: int, count: int, seeds: Sequence[Ints]) -> Scored:
         """Everything new that was scored in this sketch."""
-        space = state.space.sketches[sketch]
-        config = self.config
-        if any(limit.replays for limit in space.limits) and len(space.limits) > 1:
-            count = min(count, config.slow_population)
+        space, config = state.computed(sketch), self.config
         first = round(count * config.first) if config.generations > 1 else count
         best = measured_best(state, sketch, config.parents)
         rows = np.vstack([best, *seeds, self._founders(state, sketch, first, best)])
@@ -94,7 +89,7 @@ class Evolution(Proposer):
             wanted = max(1, count - len(rows)) // left
             children = unlike(self._children(space, rows, scores, wanted), rows)
             # Children that were there already make room for strangers.
-            strangers = draw(state, sketch, wanted - len(children), self.rng)
+            strangers = draw(state, sketch, wanted - len(children), self.rng, computed=True)
             children = unlike(np.vstack([children, strangers]), rows)
             if len(children):
                 rows = np.vstack([rows, children])
@@ -103,9 +98,9 @@ class Evolution(Proposer):
 
     def _founders(self, state: TaskState, sketch: int, n: int, best: Ints) -> Ints:
         """Children of measured rows, the faster the more; the rest is drawn."""
-        space = state.space.sketches[sketch]
+        space = state.computed(sketch)
         bred = round(n * self.config.measured) if len(best) and space.covered else 0
-        drawn = draw(state, sketch, n - bred, self.rng)
+        drawn = draw(state, sketch, n - bred, self.rng, computed=True)
         if not bred:
             return drawn
         return np.vstack([self._bred(space, best, bred), drawn])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -21,9 +22,14 @@ _TRIES = 10  # replays per wanted row before the sketch is called exhausted
 _ROUNDS = 3
 
 
-def draw(state: TaskState, sketch: int, n: int, rng: np.random.Generator) -> Ints:
-    """Up to `n` legal rows, seen ones and repetitions included."""
-    space = state.space.sketches[sketch]
+def draw(
+    state: TaskState, sketch: int, n: int, rng: np.random.Generator, *, computed: bool = False
+) -> Ints:
+    """Up to `n` legal rows, seen ones and repetitions included.
+
+    With `computed`, legal as far as `TaskState.computed` tells.
+    """
+    space = state.computed(sketch) if computed else state.space.sketches[sketch]
     if n <= 0 or sketch in state.barren:
         return np.zeros((0, space.sketch.n_decisions), dtype=np.int64)
     if space.covered:
@@ -62,31 +68,26 @@ def replayed_rows(space: TaskSpace, sketch: int, n: int, rng: np.random.Generato
 
 
 def random_proposals(
-    state: TaskState, n: int, shares: Floats, rng: np.random.Generator
+    state: TaskState,
+    n: int,
+    shares: Floats,
+    rng: np.random.Generator,
+    beside: Iterable[Proposal] = (),
 ) -> list[Proposal]:
-    """Up to `n` new rows by the sketches' shares; what one sketch lacks, the others make up for."""
+    """Up to `n` new rows by the sketches' shares; what one sketch lacks, the others make up for.
+
+    None of them is among those `beside` them.
+    """
+    known = {(p.sketch, p.row) for p in beside}
     taken: dict[tuple[int, Row], None] = {}
-    for trial in range(_ROUNDS):
+    for trial in range(_ROUNDS if n > 0 else 0):
         for sketch, count in enumerate(split(n - len(taken), shares)):
             # A space nearly used up gives few new rows a draw: later rounds ask for many.
             tries = 2 * count if trial == 0 else max(2 * count, 32) * 8**trial
             rows = new_rows(state, sketch, draw(state, sketch, tries, rng))
             places = [(sketch, tuple(row)) for row in rows.tolist()]
-            fresh = [place for place in places if place not in taken]
+            fresh = [place for place in places if place not in taken and place not in known]
             taken.update(dict.fromkeys(fresh[: count if trial == 0 else n - len(taken)]))
         if len(taken) >= n:
             break
     return [Proposal(sketch=sketch, row=row, origin="random") for sketch, row in taken]
-
-
-def random_beside(
-    state: TaskState, found: list[Proposal], n: int, shares: Floats, rng: np.random.Generator
-) -> list[Proposal]:
-    """Random rows that bring what was found to `n` in all."""
-    missing = n - len(found)
-    if missing <= 0:
-        return []
-    known = {(p.sketch, p.row) for p in found}
-    # Of so many at least `missing` differ from those found.
-    drawn = random_proposals(state, n, shares, rng)
-    return [p for p in drawn if (p.sketch, p.row) not in known][:missing]

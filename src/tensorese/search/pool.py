@@ -121,7 +121,10 @@ def pick(
 def _spread(
     state: TaskState, groups: list[Scored], of: Ints, at: Ints, n: int, apart: float
 ) -> list[int]:
-    """Positions, best first, each at least `apart` from those before; then the passed over."""
+    """Positions, best first, each at least `apart` from those before; then the passed over.
+
+    Where TVM has to be asked whether a row is legal, it is asked here, about these alone.
+    """
     places = [
         embed(state.space.sketches[g.sketch], g.rows[at[of == i]]) for i, g in enumerate(groups)
     ]
@@ -138,7 +141,21 @@ def _spread(
         if near[group][me]:
             passed.append(k)
             continue
+        if not _allowed(state, groups[group], int(at[k])):
+            continue
         chosen.append(k)
         gap = np.abs(places[group] - places[group][me]).sum(1)
         near[group] |= gap < apart
-    return sorted(chosen + passed[: n - len(chosen)])
+    for k in passed:
+        if len(chosen) == n:
+            break
+        if _allowed(state, groups[int(of[k])], int(at[k])):
+            chosen.append(k)
+    return sorted(chosen)
+
+
+def _allowed(state: TaskState, group: Scored, at: int) -> bool:
+    space = state.space.sketches[group.sketch]
+    if state.computed(group.sketch) is space:
+        return True
+    return bool(space.legal(group.rows[at : at + 1])[0])
