@@ -14,16 +14,33 @@ def test_tasks_of_a_zoo_network_as_a_table_and_as_json(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "160")
-    assert run(["tasks", "zoo:dcgan"]) == 0
+    assert run(["tasks", "zoo:dcgan", "--no-space"]) == 0
     printed = capsys.readouterr().out
     assert "conv2d_transpose" in printed and "1x100x1x1" in printed
     assert printed.splitlines()[-1].startswith("dcgan: ")
-    assert run(["tasks", "zoo:dcgan@2x100x1x1", "--target", "cuda:v100", "--json"]) == 0
+    batched = ["tasks", "zoo:dcgan@2x100x1x1", "--target", "cuda:v100"]
+    assert run([*batched, "--json", "--no-space"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert listed["network"] == "dcgan" and '"sm_70"' in listed["target"]
     heavy = [row for row in listed["tasks"] if row["operator"] == "conv2d_transpose"]
     assert sum(row["weight"] for row in heavy) == 4  # the first, of stride 1, is a plain conv2d
     assert all(row["flops"] > 0 and len(row["workload"]) == 16 for row in heavy)
+    assert "space" not in heavy[0]
+
+
+def test_the_space_of_each_task_is_counted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    assert run(["tasks", "zoo:bert_tiny@1x16", "--target", "cuda:v100", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["tasks"]
+    assert all(row["sketches"] >= 1 and row["replayed"] == 0 for row in listed)
+    dense = max((r for r in listed if r["operator"] == "dense"), key=lambda r: r["flops"])
+    assert dense["space"] > 10**6
+    assert run(["tasks", "zoo:bert_tiny@1x16"]) == 0
+    head, first, *_ = capsys.readouterr().out.splitlines()
+    assert head.split()[-2:] == ["sketches", "space"]
+    assert first.split()[-2] == "3"
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tensorese.space.space import task_space
 from tensorese.tvm_env import import_tvm
-from tensorese.workloads import prepare
+from tensorese.workloads import prepare, tasks_of
 from tensorese.workloads.simplify import simplify
 from tensorese.workloads.zoo import _unsettle_norms
 from workload_support import host, network_of, worst_error
@@ -118,3 +119,18 @@ def test_an_index_out_of_range_stays_inside_the_table() -> None:
         for last in (4, 10**9)
     ]
     assert np.array_equal(rows[0], rows[1])
+
+
+class Masked(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        size = x.shape[-1]
+        return x @ x / 8.0 + torch.full((size, size), -4.0).triu(1)
+
+
+def test_a_causal_mask_is_a_constant() -> None:
+    """Left in the graph, its `where` is fused beside the product, where TVM's CPU rules raise."""
+    network = network_of(Masked(), torch.rand(2, 16, 16))
+    assert "where" not in operators(simplify(network.module))
+    assert worst_error(network, host()) < 1e-5
+    (task,) = tasks_of(network, host())
+    assert len(task_space(task.module, host()).sketches) == 3

@@ -14,11 +14,16 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("model")
 @click.option("--target", default="host", show_default=True, help="host, cuda:DEVICE or JSON.")
+@click.option(
+    "--space/--no-space", default=True, help="Build each task's space, about 0.1 s a task, or not."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the tasks as JSON.")
-def tasks(model: str, target: str, as_json: bool) -> None:
+def tasks(model: str, target: str, space: bool, as_json: bool) -> None:
     """List the tasks of MODEL: a .onnx or .pt2 file, or zoo:NAME[@shape].
 
     A shape is given as 8x3x256x256; for .onnx files with open shapes, FILE.onnx@1x3x224x224.
+    The space counts a task's programs over all sketches, before a GPU's limits; sketches in
+    brackets are drawn by replay and not counted.
     """
     from tensorese.targets import parse_target
 
@@ -26,15 +31,15 @@ def tasks(model: str, target: str, as_json: bool) -> None:
     from tensorese.workloads import load_network, tasks_of
 
     network = load_network(model)
-    rows = [_row(task) for task in tasks_of(network, parsed)]
+    rows = [_row(task, space) for task in tasks_of(network, parsed)]
     if as_json:
         click.echo(json.dumps({"network": network.name, "target": parsed, "tasks": rows}))
     else:
-        _table(rows, network.name)
+        _table(rows, network.name, space)
 
 
-def _row(task: Task) -> dict[str, Any]:
-    return {
+def _row(task: Task, space: bool) -> dict[str, Any]:
+    described = {
         "name": task.name,
         "operator": task.operator,
         "shapes": ["x".join(map(str, arg.shape)) for arg in task.workload.args],
@@ -43,9 +48,23 @@ def _row(task: Task) -> dict[str, Any]:
         "weight": task.weight,
         "workload": task.workload.id,
     }
+    return {**described, **_space(task)} if space else described
 
 
-def _table(rows: list[dict[str, Any]], name: str) -> None:
+def _space(task: Task) -> dict[str, Any]:
+    from tensorese.space.counting import count
+    from tensorese.space.space import task_space
+
+    sketches = task_space(task.module, task.target).sketches
+    covered = [sketch for sketch in sketches if sketch.covered]
+    return {
+        "sketches": len(sketches),
+        "replayed": len(sketches) - len(covered),
+        "space": sum(count(sketch) for sketch in covered),
+    }
+
+
+def _table(rows: list[dict[str, Any]], name: str, space: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -53,7 +72,7 @@ def _table(rows: list[dict[str, Any]], name: str) -> None:
     table = Table(box=None, pad_edge=False)
     for column in ("operator", "shapes", "dtype", "name"):
         table.add_column(column, overflow="fold")
-    for column in ("MFLOPs", "weight", "share"):
+    for column in ("MFLOPs", "weight", "share", *(("sketches", "space") if space else ())):
         table.add_column(column, justify="right", no_wrap=True)
     for row in rows:
         share = 100 * row["flops"] * row["weight"] / (total or 1)
@@ -65,7 +84,14 @@ def _table(rows: list[dict[str, Any]], name: str) -> None:
             f"{row['flops'] / 1e6:.2f}",
             str(row["weight"]),
             f"{share:.1f}%",
+            *(_size(row) if space else ()),
         )
     Console(soft_wrap=False).print(table)
     runs = sum(row["weight"] for row in rows)
     click.echo(f"{name}: {len(rows)} tasks, {runs} kernels a run, {total / 1e9:.3f} GFLOPs")
+
+
+def _size(row: dict[str, Any]) -> tuple[str, str]:
+    replayed = f" ({row['replayed']})" if row["replayed"] else ""
+    few = row["space"] < 10_000
+    return f"{row['sketches']}{replayed}", str(row["space"]) if few else f"{row['space']:.1e}"

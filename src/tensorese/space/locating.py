@@ -12,9 +12,9 @@ import numpy as np
 from tensorese.space.asked import Asked
 from tensorese.space.decisions import DecisionSpace
 from tensorese.space.locations import LocationTable, Locator, Loop, LoopRule
-from tensorese.space.moves import Loops, Moves, read_loops
-from tensorese.space.probing import Probe, locate, offered
-from tensorese.space.replay import SCHEDULE_ERRORS
+from tensorese.space.loop_nests import loop_columns, read_moves
+from tensorese.space.moves import MovedRule, Moves, Untold
+from tensorese.space.probing import Offer, Probe, block_name, can_inline, locate
 from tensorese.space.slots import INLINE, ROOT, Location, Tile
 from tensorese.space.tiles import Ints
 
@@ -54,18 +54,19 @@ class _Finder:
         rows = np.zeros((PROBES, space.n_columns), dtype=np.int64)
         rows[:, : slot.column] = earlier.draw(PROBES, self.rng)
         schedule, block = self.probe.at(slot, rows[0])
-        self.moved.append((slot.column, _name(schedule, block)))
+        self.moved.append((slot.column, block_name(schedule, block)))
         if not self._follows_a_move(space, slot, rows[0]):
             rule = self._rule(slot, rows, schedule, block)
             if rule is not None:
                 return rule
-        return self._table(space, slot, rows[0], schedule, block)
+        moves = self._moves(slot, rows[0], schedule, block)
+        return moves or self._table(space, slot, schedule)
 
     def _rule(self, slot: Location, rows: Ints, schedule: Any, block: Any) -> LoopRule | None:
         loops = _loops(self.probe, schedule, block)
         if loops is None:
             return None
-        rule = LoopRule(loops=tuple(loops), inline=_can_inline(schedule, block))
+        rule = LoopRule(loops=tuple(loops), inline=can_inline(schedule, block))
         shape = _shifted(rule)
         if shape not in self.checked:
             wishes = [len(loops), *self.rng.integers(ROOT, len(loops) + 1, size=PROBES - 1)]
@@ -90,64 +91,40 @@ class _Finder:
         waiting, readers = [here], set[str]()
         while waiting:
             for consumer in schedule.get_consumers(waiting.pop()):
-                name = _name(schedule, consumer)
+                name = block_name(schedule, consumer)
                 if name not in readers:
                     readers.add(name)
                     waiting.append(consumer)
         return not readers.isdisjoint(name for _, name in self.moved[:-1])
 
-    def _table(
-        self, space: DecisionSpace, slot: Location, row: Ints, schedule: Any, block: Any
-    ) -> LocationTable | None:
-        """Domains by earlier location and by which tile parts are longer than 1: nothing else of
-        a tile decides which loops a block may move to."""
+    def _moves(self, slot: Location, row: Ints, schedule: Any, block: Any) -> MovedRule | None:
+        """The moves followed, as TVM's answers for a row confirm; None where they cannot be."""
+        try:
+            if self.moves is None:
+                self.moves = read_moves(self.probe, self.rng)
+            self.moves.moved = self.moved
+            self.moves.check()
+        except Untold:
+            return None
+        blocks = self.moves.blocks.values()
+        width = 2 + sum(max(len(b.loops), len(b.iterators)) for b in blocks)
+        rule = MovedRule(moves=self.moves, column=slot.column, width=width)
+        wishes = [width, int(self.rng.integers(INLINE, width))]
+        agreed = all(locate(schedule, block, w) == _expected(rule, row, w) for w in wishes)
+        return rule if agreed else None
+
+    def _table(self, space: DecisionSpace, slot: Location, schedule: Any) -> LocationTable | None:
+        """Asked of TVM, by earlier location and by which tile parts are longer than 1: nothing
+        else of a tile decides which loops a block may move to."""
         tiles = [s for s in space.slots if isinstance(s, Tile) and s.column < slot.column]
         if sum(tile.parts for tile in tiles if tile.extent > 1) > MAX_OPEN_PARTS:
             return None
-        capped = tuple(s.column + k for s in tiles for k in range(s.parts))
-        located = tuple(s.column for s in space.locations if s.column < slot.column)
-        ask = partial(self.probe.offered, slot)
-        moves = self._moves(space.locations[0], capped)
-        if moves.agrees(slot.column, row, offered(schedule, block)):
-            ask = partial(moves.offered, slot.column)
-        asked: Asked[tuple[int, ...]] = Asked(capped=capped, columns=located, ask=ask)
+        asked: Asked[Offer] = Asked(
+            capped=tuple(s.column + k for s in tiles for k in range(s.parts)),
+            columns=tuple(s.column for s in space.locations if s.column < slot.column),
+            ask=partial(self.probe.offered, slot),
+        )
         return LocationTable(asked=asked, width=2 + _deepest(schedule))
-
-    def _moves(self, first: Location, capped: tuple[int, ...]) -> Moves:
-        if self.moves is None:
-            start = _Start(probe=self.probe, slot=first)
-            self.moves = Moves(start=start, capped=capped, moved=self.moved)
-        return self.moves
-
-
-@dataclass(kw_only=True)
-class _Start:
-    """The loops before the first location, under a row's tiles."""
-
-    probe: Probe
-    slot: Location
-    inline: dict[str, bool] = field(default_factory=dict)
-
-    def __call__(self, row: Ints) -> Loops:
-        schedule = self.probe.before(self.slot.instruction, row)
-        for block in schedule.get_child_blocks(schedule.get_sblock("root")):
-            name = _name(schedule, block)
-            if name not in self.inline:  # under any tiles
-                self.inline[name] = locate(schedule, block, INLINE) == INLINE
-        return read_loops(self.probe.referee.tvm, schedule, self.inline)
-
-
-def _name(schedule: Any, block: Any) -> str:
-    return str(schedule.get(block).name_hint)
-
-
-def _can_inline(schedule: Any, block: Any) -> bool:
-    """Found by doing it, on a copy."""
-    try:
-        schedule.copy().compute_inline(block)
-    except SCHEDULE_ERRORS:
-        return False
-    return True
 
 
 def _shifted(rule: LoopRule) -> LoopRule:
@@ -157,7 +134,7 @@ def _shifted(rule: LoopRule) -> LoopRule:
     return replace(rule, loops=tuple(loops))
 
 
-def _expected(rule: LoopRule, row: Ints, wish: int) -> int:
+def _expected(rule: Locator, row: Ints, wish: int) -> int:
     """What TVM answers when the rule holds: the wish, or the nearest offer before it."""
     offered = np.flatnonzero(rule.mask(row[None])[0]) + INLINE
     return max((int(v) for v in offered if v <= wish), default=ROOT)
@@ -177,7 +154,7 @@ def _loops(probe: Probe, schedule: Any, block: Any) -> list[Loop] | None:
         ),
         min(map(len, nests)),
     )
-    sources = _loop_columns(probe, schedule)
+    sources = loop_columns(probe, schedule)
     found = []
     for rv, loop in zip(schedule.get_loops(consumers[0])[:depth], nests[0], strict=False):
         columns = next((c for var, c in sources if var.same_as(loop.loop_var)), ())
@@ -185,33 +162,6 @@ def _loops(probe: Probe, schedule: Any, block: Any) -> list[Loop] | None:
             return None
         constant = 1 if columns else int(loop.extent)
         found.append(Loop(columns=columns, constant=constant, parallel=_is_parallel(schedule, rv)))
-    return found
-
-
-def _loop_columns(probe: Probe, schedule: Any) -> list[tuple[Any, tuple[int, ...]]]:
-    """`(loop variable, columns)` of every loop a sampled tile was split into."""
-    columns: list[tuple[Any, int]] = []
-    tiles = {s.column: s for s in probe.slots if isinstance(s, Tile)}
-    column = 0
-    by_instruction = {}
-    for instruction, length in probe.sketch.slots:
-        by_instruction[instruction] = column
-        column += max(1, length)
-    found: list[tuple[Any, tuple[int, ...]]] = []
-    for index, instruction in enumerate(schedule.trace.insts):
-        if by_instruction.get(index) in tiles:
-            first = by_instruction[index]
-            columns.extend((out, first + k) for k, out in enumerate(instruction.outputs))
-        if str(instruction.kind.name) != "Split":
-            continue
-        for factor, loop in zip(instruction.inputs[1:], instruction.outputs, strict=True):
-            column_of = next((c for out, c in columns if out.same_as(factor)), None)
-            if column_of is None:
-                continue
-            try:
-                found.append((schedule.get(loop).loop_var, (column_of,)))
-            except SCHEDULE_ERRORS:
-                continue  # split or fused again: no loop of this name is left
     return found
 
 

@@ -41,6 +41,26 @@ class Loop:
     """Data-parallel, as opposed to a reduction."""
 
 
+def offered_mask(
+    long: Sequence[Bools], parallel: Sequence[bool], n: int, inline: bool, width: int
+) -> Bools:
+    """`[n, width]`: TVM's rule, given for each loop in which rows it is longer than 1."""
+    found = np.zeros((n, width), dtype=np.bool_)
+    found[:, 0], found[:, 1] = inline, True
+    last = max((i for i, p in enumerate(parallel) if p), default=-1)
+    reduced = np.zeros(n, dtype=np.bool_)  # a reduction loop longer than 1 was passed
+    stopped = np.zeros(n, dtype=np.bool_)
+    for index, (is_long, is_parallel) in enumerate(zip(long, parallel, strict=True)):
+        if is_parallel:
+            stopped |= is_long & reduced
+        else:
+            reduced |= is_long
+            if index > last:
+                stopped |= is_long
+        found[:, index + 2] = is_long & ~stopped
+    return found
+
+
 @dataclass(frozen=True, kw_only=True)
 class LoopRule:
     """TVM's rule for a consumer whose loops are tiles (or constants)."""
@@ -53,22 +73,13 @@ class LoopRule:
         return len(self.loops) + 2
 
     def mask(self, rows: Ints) -> Bools:
-        n = len(rows)
-        found = np.zeros((n, self.width), dtype=np.bool_)
-        found[:, 0], found[:, 1] = self.inline, True
-        last = self._last_parallel
-        reduced = np.zeros(n, dtype=np.bool_)  # a reduction loop longer than 1 was passed
-        stopped = np.zeros(n, dtype=np.bool_)
-        for index, loop in enumerate(self.loops):
-            long = self._is_long(loop, rows)
-            if loop.parallel:
-                stopped |= long & reduced
-            else:
-                reduced |= long
-                if index > last:
-                    stopped |= long
-            found[:, index + 2] = long & ~stopped
-        return found
+        return offered_mask(
+            [self._is_long(loop, rows) for loop in self.loops],
+            [loop.parallel for loop in self.loops],
+            len(rows),
+            self.inline,
+            self.width,
+        )
 
     @property
     def _last_parallel(self) -> int:

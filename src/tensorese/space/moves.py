@@ -1,33 +1,33 @@
 """What moving blocks does to their loops, followed without TVM.
 
-Locations of a softmax come one after the other: where a block went decides which loops its
-producers may go to. Only three things matter: whose loop it is, whether it is longer than 1, and
-whether some block under it reduces over it.
+Where a block went decides which loops its producers may go to (softmax, padded and dilated
+inputs). Which loops there are follows from the earlier locations; of a loop's extent it matters
+only whether it is longer than 1, which is told for many rows at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+
+import numpy as np
 
 from tensorese.errors import TensoreseError
+from tensorese.space.locations import offered_mask
 from tensorese.space.slots import INLINE, ROOT
-from tensorese.space.tiles import Ints
-
-LONG = 2  # stands for every extent above 1
+from tensorese.space.tiles import Bools, Ints
 
 
 class Untold(TensoreseError):
-    """A nest of loops that is not read here: ask TVM."""
+    """Loops whose extents do not follow from the row: ask TVM."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Iterator:
-    """An iterator of a block: the loops its value is made of."""
+    """An iterator of a block: the loops its value is made of, now and before any move."""
 
     loops: frozenset[int]
-    extent: int
+    whole: frozenset[int]
     spatial: bool
 
 
@@ -39,6 +39,7 @@ class Read:
     buffer: int
     axes: tuple[frozenset[int], ...]
     wide: tuple[bool, ...]
+    affine: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,35 +54,35 @@ class Block:
     inline: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where the extent of a loop comes from: a constant times the product of columns."""
+
+    columns: tuple[int, ...] = ()
+    constant: int = 1
+
+    def is_long(self, rows: Ints) -> Bools:
+        if self.constant > 1:
+            return np.ones(len(rows), dtype=np.bool_)
+        long: Bools = (rows[:, list(self.columns)] != 1).any(1)
+        return long
+
+
 @dataclass
 class Loops:
-    """Blocks by name, and the extents of all loops; changed by every move."""
+    """The blocks after some moves, and for each loop in which rows it is longer than 1."""
 
     blocks: dict[str, Block]
-    extents: list[int]
+    long: list[Bools]
 
-    def copy(self) -> Loops:
-        return Loops(blocks=dict(self.blocks), extents=list(self.extents))
-
-    def offered(self, name: str) -> tuple[int, ...]:
-        """The locations TVM offers the block, ascending."""
+    def offered(self, name: str, width: int) -> Bools:
+        """`[n, width]`: the locations TVM offers the block."""
         block = self.blocks[name]
-        found = [INLINE, ROOT] if block.inline else [ROOT]
         shared = self._shared(self._consumers(block))
         parallel = [self._is_parallel(loop) for loop in shared]
-        last = max((i for i, p in enumerate(parallel) if p), default=-1)
-        reduced = False
-        for index, loop in enumerate(shared):
-            if self.extents[loop] == 1:
-                continue
-            if parallel[index] and reduced:
-                break
-            if not parallel[index]:
-                reduced = True
-                if index > last:
-                    break
-            found.append(index)
-        return tuple(found)
+        return offered_mask(
+            [self.long[loop] for loop in shared], parallel, len(self.long[0]), block.inline, width
+        )
 
     def move(self, name: str, location: int) -> None:
         if location == INLINE:
@@ -95,11 +96,8 @@ class Loops:
     @staticmethod
     def _shared(blocks: Sequence[Block]) -> list[int]:
         """The loops around all of them."""
-        if not blocks:
-            return []
-        nests = [block.loops for block in blocks]
         found = []
-        for level in zip(*nests, strict=False):
+        for level in zip(*(block.loops for block in blocks), strict=False):
             if len(set(level)) > 1:
                 break
             found.append(level[0])
@@ -126,31 +124,36 @@ class Loops:
         outer = consumers[0].loops[: location + 1]
         iterators, mine = [], []
         for place, iterator in enumerate(block.iterators):
-            extent, loops = iterator.extent, frozenset[int]()
+            long, loops = self._any_long(iterator.whole), frozenset[int]()
             if iterator.spatial:
                 dimension = block.places.index(place)
-                extent, loops = self._needed(block.buffer, dimension, consumers, outer)
-                extent = min(extent, iterator.extent)
-            mine.append(len(self.extents))
-            self.extents.append(extent)
+                needed, loops = self._needed(block.buffer, dimension, consumers, outer)
+                long = long & needed
+            mine.append(len(self.long))
+            self.long.append(long)
             iterators.append(replace(iterator, loops=loops | {mine[-1]}))
         self.blocks[name] = replace(block, loops=(*outer, *mine), iterators=tuple(iterators))
 
     def _needed(
         self, buffer: int, dimension: int, consumers: list[Block], outer: tuple[int, ...]
-    ) -> tuple[int, frozenset[int]]:
-        """How much of a dimension the consumers read in one trip of the outer loops."""
-        wide, feeding = False, set[int]()
+    ) -> tuple[Bools, frozenset[int]]:
+        """Whether the consumers read more than one element of a dimension in one trip of the
+        outer loops, and which of those its place depends on."""
+        wide, inner, feeding = False, set[int](), set[int]()
         for block in consumers:
             for read in block.reads:
-                if read.buffer != buffer:
-                    continue
-                wide |= read.wide[dimension]
-                for axis in read.axes[dimension]:
-                    loops = block.iterators[axis].loops
-                    wide |= any(self.extents[loop] > 1 for loop in loops.difference(outer))
-                    feeding |= {x for x in loops.intersection(outer) if self.extents[x] > 1}
-        return LONG if wide else 1, frozenset(feeding)
+                if read.buffer == buffer:
+                    wide |= read.wide[dimension]
+                    for axis in read.axes[dimension]:
+                        inner |= block.iterators[axis].loops.difference(outer)
+                        feeding |= block.iterators[axis].loops.intersection(outer)
+        return self._any_long(inner) | wide, frozenset(feeding)
+
+    def _any_long(self, loops: frozenset[int] | set[int]) -> Bools:
+        found = np.zeros(len(self.long[0]), dtype=np.bool_)
+        for loop in loops:
+            found |= self.long[loop]
+        return found
 
 
 def _through(gone: Block, read: Read, inner: Read) -> Read:
@@ -160,96 +163,62 @@ def _through(gone: Block, read: Read, inner: Read) -> Read:
         places = [gone.places.index(axis) for axis in mine if axis in gone.places]
         axes.append(frozenset[int]().union(*(read.axes[place] for place in places)))
         wide.append(inner.wide[dimension] or any(read.wide[place] for place in places))
-    return Read(buffer=inner.buffer, axes=tuple(axes), wide=tuple(wide))
+    affine = read.affine and inner.affine
+    return Read(buffer=inner.buffer, axes=tuple(axes), wide=tuple(wide), affine=affine)
 
 
 @dataclass(kw_only=True)
 class Moves:
-    """The locations offered after a row's earlier ones, from the loops before any was taken."""
+    """A sketch's blocks before any location is decided, and the order in which they move."""
 
-    start: Callable[[Ints], Loops]
-    """The loops under a row's tiles: one reading per pattern of tiles longer than 1."""
-    capped: tuple[int, ...]
-    moved: list[tuple[int, str]]
+    blocks: dict[str, Block]
+    sources: list[Source | None]
+    """Of every loop; None where it is not known."""
+    moved: list[tuple[int, str]] = field(default_factory=list)
     """`(column, block)` of every location, in order."""
-    known: dict[tuple[bool, ...], Loops] = field(default_factory=dict)
 
-    def offered(self, column: int, row: Ints) -> tuple[int, ...]:
-        key = tuple(bool(v == 1) for v in row[list(self.capped)])
-        if key not in self.known:
-            self.known[key] = self.start(row)
-        loops = self.known[key].copy()
-        for earlier, name in self.moved:
-            if earlier == column:
-                return loops.offered(name)
-            loops.move(name, int(row[earlier]))
-        raise KeyError(f"no location in column {column}")
-
-    def agrees(self, column: int, row: Ints, answer: tuple[int, ...]) -> bool:
-        """Whether the moves are followed, as TVM's answer for a row confirms."""
-        try:
-            return self.offered(column, row) == answer
-        except Untold:
-            return False
-
-
-def read_loops(tvm: Any, schedule: Any, inline: Mapping[str, bool]) -> Loops:
-    """The loops of a schedule whose blocks each stand alone, reading and writing by iterators."""
-    reader = _Reader(tvm=tvm, inline=inline)
-    for rv in schedule.get_child_blocks(schedule.get_sblock("root")):
-        reader.add([schedule.get(loop) for loop in schedule.get_loops(rv)])
-    return reader.found
-
-
-@dataclass(kw_only=True)
-class _Reader:
-    tvm: Any
-    inline: Mapping[str, bool]
-    buffers: list[Any] = field(default_factory=list)
-    found: Loops = field(default_factory=lambda: Loops(blocks={}, extents=[]))
-
-    def add(self, nest: list[Any]) -> None:
-        body = nest[-1].body if nest else None
-        if not isinstance(body, self.tvm.s_tir.SBlockRealize) or len(body.block.writes) != 1:
-            raise Untold("a block must have loops of its own and one output; ask TVM")
-        block, first = body.block, len(self.found.extents)
-        self.found.extents.extend(int(loop.extent) for loop in nest)
-        variables = [loop.loop_var for loop in nest]
-        iterators = tuple(
-            Iterator(
-                loops=frozenset(first + k for k in self._used(value, variables)),
-                extent=int(it.dom.extent),
-                spatial=int(it.iter_type) == 0,
-            )
-            for it, value in zip(block.iter_vars, body.iter_values, strict=True)
+    def mask(self, column: int, rows: Ints, width: int) -> Bools:
+        """`[n, width]`: the locations offered after each row's earlier ones."""
+        earlier = [(place, name) for place, name in self.moved if place < column]
+        name = dict(self.moved)[column]
+        found = np.zeros((len(rows), width), dtype=np.bool_)
+        prefixes, which = np.unique(
+            rows[:, [place for place, _ in earlier]], axis=0, return_inverse=True
         )
-        names = [it.var for it in block.iter_vars]
-        places = [self._used(bounds.min, names) for bounds in block.writes[0].region]
-        if any(len(place) > 1 for place in places):
-            raise Untold("a block must write by one iterator a dimension; ask TVM")
-        self.found.blocks[str(block.name_hint)] = Block(
-            loops=tuple(range(first, first + len(nest))),
-            iterators=iterators,
-            reads=tuple(self._read(region, names) for region in block.reads),
-            buffer=self._number(block.writes[0].source),
-            places=tuple(place[0] if place else -1 for place in places),
-            inline=self.inline[str(block.name_hint)],
-        )
+        for index, prefix in enumerate(prefixes.tolist()):
+            at = np.flatnonzero(which.reshape(-1) == index)
+            loops = self._start(rows[at])
+            for (_, other), location in zip(earlier, prefix, strict=True):
+                loops.move(other, location)
+            found[at] = loops.offered(name, width)
+        return found
 
-    def _read(self, region: Any, names: list[Any]) -> Read:
-        return Read(
-            buffer=self._number(region.source),
-            axes=tuple(frozenset(self._used(bounds.min, names)) for bounds in region.region),
-            wide=tuple(str(bounds.extent) != "1" for bounds in region.region),
-        )
+    def _start(self, rows: Ints) -> Loops:
+        unknown = np.zeros(len(rows), dtype=np.bool_)
+        long = [source.is_long(rows) if source else unknown for source in self.sources]
+        return Loops(blocks=dict(self.blocks), long=long)
 
-    def _number(self, buffer: Any) -> int:
-        for index, one in enumerate(self.buffers):
-            if one.same_as(buffer):
-                return index
-        self.buffers.append(buffer)
-        return len(self.buffers) - 1
+    def check(self) -> None:
+        """Raises when the loops around a moved block's readers, or its own, are not known."""
+        names = {name for _, name in self.moved}
+        written = {self.blocks[name].buffer for name in names}
+        for name, block in self.blocks.items():
+            reads = [read for read in block.reads if read.buffer in written]
+            if not reads and name not in names:
+                continue
+            if any(self.sources[loop] is None for loop in block.loops):
+                raise Untold("the extent of every loop must follow from the tiles; ask TVM")
+            if not all(read.affine for read in reads):
+                raise Untold("a moved block must be read by affine indices; ask TVM")
 
-    def _used(self, expression: Any, variables: list[Any]) -> list[int]:
-        free = self.tvm.tirx.analysis.undefined_vars(expression)
-        return [i for i, v in enumerate(variables) if any(v.same_as(one) for one in free)]
+
+@dataclass(frozen=True, kw_only=True)
+class MovedRule:
+    """TVM's rule for a block whose consumers may have moved."""
+
+    moves: Moves
+    column: int
+    width: int
+
+    def mask(self, rows: Ints) -> Bools:
+        return self.moves.mask(self.column, rows, self.width)

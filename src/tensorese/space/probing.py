@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from tensorese.language.primitive import fill_slots
 from tensorese.records.nouns import Sketch
 from tensorese.space.replay import SCHEDULE_ERRORS, Referee
 from tensorese.space.slots import INLINE, ROOT, Location, Slot
 from tensorese.space.tiles import Ints
+
+Offer: TypeAlias = tuple[int, ...]
+"""Locations, ascending."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +46,7 @@ class Probe:
         schedule = self.before(slot.instruction, row)
         return schedule, self.variable(schedule, slot.instruction, 0)
 
-    def offered(self, slot: Location, row: Ints) -> tuple[int, ...]:
+    def offered(self, slot: Location, row: Ints) -> Offer:
         """The locations TVM accepts after this row's earlier decisions, ascending."""
         return offered(*self.at(slot, row))
 
@@ -58,6 +61,19 @@ class Probe:
         raise KeyError(f"instruction {instruction} has no input {position}")
 
 
+def block_name(schedule: Any, block: Any) -> str:
+    return str(schedule.get(block).name_hint)
+
+
+def can_inline(schedule: Any, block: Any) -> bool:
+    """Found by doing it, on a copy."""
+    try:
+        schedule.copy().compute_inline(block)
+    except SCHEDULE_ERRORS:
+        return False
+    return True
+
+
 def locate(schedule: Any, block: Any, wish: int) -> int:
     """Where TVM puts the block when asked for the wish; the schedule stays as it is."""
     schedule.sample_compute_location(block, decision=wish)
@@ -65,7 +81,7 @@ def locate(schedule: Any, block: Any, wish: int) -> int:
     return int(trace.decisions[trace.insts[-1]])
 
 
-def offered(schedule: Any, block: Any) -> tuple[int, ...]:
+def offered(schedule: Any, block: Any) -> Offer:
     """Asked for a location that it does not accept, TVM answers with the nearest one before it."""
     found: list[int] = []
     wish = _depth(schedule, block)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from tensorese.space.tiles import SpaceError
 from tensorese.tvm_env import import_tvm
 
 # What TVM raises for a row it cannot schedule (its own errors are RuntimeErrors).
@@ -57,7 +58,14 @@ class Referee:
         self.module = module
         self.target = target
         self.context = tune_context(module, target)
-        self.traces = [sch.trace for sch in self.context.generate_design_space()]
+        try:
+            schedules = self.context.generate_design_space()
+        except SCHEDULE_ERRORS as error:
+            raise SpaceError(
+                "stock MetaSchedule must be able to schedule a task, but its rules fail on this "
+                f"one: {_last_line(error)}; it can only be compiled as it is"
+            ) from error
+        self.traces = [schedule.trace for schedule in schedules]
         self.instructions = [list(trace.insts) for trace in self.traces]
 
     def prefix(self, sketch: int, stop: int, values: Sequence[tuple[int, Any]]) -> Any:
@@ -87,6 +95,11 @@ class Referee:
     def is_original(self, loop_var: Any) -> bool:
         """Whether this is a loop of the unscheduled module, whose extent no decision changes."""
         return any(known.same_as(loop_var) for known in self._original_loops)
+
+
+def _last_line(error: Exception) -> str:
+    """What TVM says after printing the whole program."""
+    return str(error).strip().splitlines()[-1].removeprefix("Error message: ")[:300]
 
 
 def decisions_of(trace: Any) -> tuple[int, ...]:

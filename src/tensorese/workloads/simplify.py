@@ -36,7 +36,14 @@ _FOLDS: dict[str, Callable[..., Any]] = {
     "relax.broadcast_to": lambda call, x: np.broadcast_to(x, _shape(call)),
     "relax.add": lambda call, x, y: x + y,
     "relax.multiply": lambda call, x, y: x * y,
+    "relax.subtract": lambda call, x, y: x - y,
+    "relax.less": lambda call, x, y: x < y,
+    "relax.less_equal": lambda call, x, y: x <= y,
+    "relax.greater": lambda call, x, y: x > y,
+    "relax.greater_equal": lambda call, x, y: x >= y,
+    "relax.where": lambda call, condition, x, y: np.where(condition, x, y),
 }
+_MOST_MADE = 1 << 24  # elements of a filled or counted tensor worth computing here
 
 
 def simplify(module: Any) -> Any:
@@ -70,6 +77,9 @@ class Rewriter(Affine):
     def __init__(self, relax: Any, bindings: list[Any], output: Any) -> None:
         super().__init__(relax)
         self.uses = self._count_uses([*(binding.value for binding in bindings), output])
+        self.made: dict[Any, Any] = {}
+        """New variable to its elements: filled and counted tensors, constant where constants are
+        joined with them (an attention mask), literals in a kernel elsewhere."""
         self.rules: dict[str, Callable[[Any, list[Any]], Any]] = {
             "relax.nn.batch_norm": self.batch_norm,
             "relax.nn.dropout": lambda call, args: relax.Tuple([args[0], args[0]]),
@@ -78,6 +88,8 @@ class Rewriter(Affine):
             "relax.take": self.take,
             "relax.broadcast_to": self.broadcast_to,
             "relax.sum": self.sum,
+            "relax.full": self.full,
+            "relax.arange": self.arange,
             "relax.add": self.add_or_multiply,
             "relax.multiply": self.add_or_multiply,
         }
@@ -129,10 +141,35 @@ class Rewriter(Affine):
         # The second argument of these two is a shape.
         first_only = name in ("relax.reshape", "relax.broadcast_to")
         tensors = arguments[:1] if first_only else arguments
-        if name not in _FOLDS or not all(map(self.is_constant, tensors)):
+        if name not in _FOLDS:
             return None
-        arrays = [tensor.value.numpy() for tensor in tensors]
+        arrays = [self.elements(tensor) for tensor in tensors]
+        if any(array is None for array in arrays):
+            return None
         return self.constant(_FOLDS[name](call, *arrays), str(call.ty.dtype))
+
+    def elements(self, value: Any) -> Any:
+        """The array behind a constant, or behind what is as good as one; else None."""
+        if self.is_constant(value):
+            return value.value.numpy()
+        return self.made.get(value) if isinstance(value, self.relax.Var) else None
+
+    def full(self, call: Any, arguments: list[Any]) -> Any:
+        fill = arguments[1]
+        if not self.is_constant(fill) or math.prod(_shape(call)) > _MOST_MADE:
+            return None
+        var = self.as_it_is(call, arguments)
+        self.made[var] = np.full(_shape(call), fill.value.numpy(), str(call.ty.dtype))
+        return var
+
+    def arange(self, call: Any, arguments: list[Any]) -> Any:
+        bounds: list[Any] = [getattr(argument, "value", None) for argument in arguments]
+        bounds = [getattr(bound, "value", bound) for bound in bounds]
+        if not all(isinstance(b, int | float) for b in bounds) or _shape(call)[0] > _MOST_MADE:
+            return None
+        var = self.as_it_is(call, arguments)
+        self.made[var] = np.arange(*bounds, dtype=str(call.ty.dtype))
+        return var
 
     def batch_norm(self, call: Any, arguments: list[Any]) -> Any:
         if not all(map(self.is_constant, arguments[1:5])):
