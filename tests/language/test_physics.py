@@ -40,6 +40,10 @@ def test_matmul_by_hand() -> None:
     # Terms are rows' inner dimension: runs of 8 in the first operand, columns of 8 in the second.
     assert (got["run_0"], got["run_1"]) == (3, 3)
     assert got["unroll_body"] == pytest.approx(np.log2(16) - np.log2(4 * 8))
+    # Eight threads write eight neighbours, a whole sector; runs of eight fill theirs too.
+    assert (got["store_sectors"], got["sectors_0"], got["sectors_1"]) == (0, 0, 0)
+    # 192 words per 1024 products, and one output per 16 products.
+    assert got["memory"] == pytest.approx(np.log2(192 / 1024 + 1 / 16) + 8)
 
 
 def test_window_counts_its_overlap() -> None:

@@ -23,6 +23,8 @@ Dim: TypeAlias = tuple[int, ...]
 """The axes that index one dimension of an operand; two for a sliding window."""
 
 WARP, THREADS, REGISTERS, STAGED, BLOCKS, CORES = 32, 2048, 65536, 16384, 32, 80
+SECTOR = 8
+"""Words of four bytes that memory moves at once."""
 
 # Operands by the number of spatial and reduction axes: convolution, depthwise convolution,
 # matrix product, batched product, Winograd's batched product. First operand first.
@@ -35,7 +37,7 @@ OPERANDS: dict[tuple[int, int], tuple[tuple[Dim, ...], tuple[Dim, ...]]] = {
 }
 _PER_OPERAND = (
     *("staged", "vector", "loads", "full_loads", "run", "registers", "inner_registers"),
-    *("warp_distinct", "conflict"),
+    *("warp_distinct", "conflict", "sectors"),
 )
 N_GROUPS = 3
 NAMES: tuple[str, ...] = (
@@ -44,7 +46,8 @@ NAMES: tuple[str, ...] = (
     *(f"{name}_{k}" for k in range(2) for name in _PER_OPERAND),
     *("staged", "intensity", "traffic", "reuse", "inner_reuse", "registers"),
     *("minor_threads", "minor_inner", "minor_vthreads", "minor_tile", "minor_whole"),
-    *("minor_warp", "store_step", "minor_lanes"),
+    *("minor_warp", "store_step", "store_sectors", "minor_lanes"),
+    *("work", "memory"),
     *("resident", "active", "waves", "last_wave", "concurrent"),
     *(f"{name}_{k}" for k in range(N_GROUPS) for name in ("group", "group_lanes", "group_count")),
     "tiled",
@@ -181,8 +184,12 @@ def _tiled(
         limit = log2(values[:, tiling.unroll])
         put("unroll_body", np.clip(limit - log2(body), -8, 8))
         put("unroll_inner", np.clip(limit - log2(inner2 * reduce2), -8, 8))
-    _minor(t, put)
-    staged, held, touched = _operands(tiling, t, values, threads, shapes, put)
+    store = _minor(t, put)
+    staged, held, touched, moved = _operands(tiling, t, values, threads, shapes, put)
+    # Words moved per product: what is fetched again and again, and each output once.
+    work = reduce0 * reduce1 * reduce2
+    put("work", log2(work))
+    put("memory", log2(moved / (threads * body) + store / work) + 8)
     put("staged", log2(staged))
     put("intensity", log2(threads * body / staged))
     put("traffic", log2(grid * reduce0 * staged))
@@ -193,8 +200,11 @@ def _tiled(
     _residency(grid, threads, staged, registers, put)
 
 
-def _minor(t: _Levels, put: Callable[[str, Any], None]) -> None:
-    """The last spatial axis: neighbours in memory, and the first to be dealt to a warp."""
+def _minor(t: _Levels, put: Callable[[str, Any], None]) -> Floats:
+    """The last spatial axis: neighbours in memory, and the first to be dealt to a warp.
+
+    Returns the words of memory sectors that a warp touches for each word it stores, 1 to 8.
+    """
     last = t.s[:, -1]
     inner = last[:, 3] * last[:, 4]
     put("minor_threads", log2(last[:, 2]))
@@ -206,14 +216,18 @@ def _minor(t: _Levels, put: Callable[[str, Any], None]) -> None:
     lanes = warp_lanes(t.s[:, :, 2])
     put("minor_warp", log2(lanes[:, -1]))
     # How far apart two neighbouring threads write.
-    step, behind = np.ones(len(last)), np.ones(len(last))
+    step, behind, apart = np.ones(len(last)), np.ones(len(last)), np.ones(len(last))
     found = np.zeros(len(last), dtype=bool)
     for axis in reversed(range(t.s.shape[1])):
         here = ~found & (t.s[:, axis, 2] > 1)
         step[here] = (t.inner(axis) * behind)[here]
+        apart[here] = lanes[here, axis]
         found |= here
         behind = behind * t.whole(axis)
+    sectors = SECTOR * np.minimum(apart, np.ceil(apart * step / SECTOR)) / apart
     put("store_step", log2(step))
+    put("store_sectors", log2(sectors))
+    return np.asarray(sectors)
 
 
 def warp_lanes(threads: Floats) -> Floats:
@@ -233,10 +247,10 @@ def _operands(
     threads: Floats,
     shapes: Sequence[tuple[int, ...]],
     put: Callable[[str, Any], None],
-) -> tuple[Floats, Floats, Floats]:
-    """Elements staged a block, held a thread, touched by a thread's inner body: sums."""
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Elements staged a block, held a thread, touched by a thread's inner body, moved: sums."""
     n, n_spatial = len(values), t.s.shape[1]
-    staged, held, touched = np.zeros(n), np.zeros(n), np.zeros(n)
+    staged, held, touched, moved = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
     lanes = warp_lanes(t.s[:, :, 2])
     stride = _strides(shapes, t)
     for k, dims in enumerate(OPERANDS.get((n_spatial, len(tiling.reduction)), ())):
@@ -254,13 +268,17 @@ def _operands(
         put(f"vector_{k}", log2(vector))
         put(f"loads_{k}", log2(loads))
         put(f"full_loads_{k}", SHARE * mine / (loads * threads * vector))
-        put(f"run_{k}", log2(_run(t, dims, sizes)))
+        run = _run(t, dims, sizes)
+        sectors = np.ceil(run / SECTOR) * SECTOR / run
+        moved = moved + mine * sectors
+        put(f"run_{k}", log2(run))
+        put(f"sectors_{k}", log2(sectors))
         put(f"registers_{k}", log2(keeps))
         put(f"inner_registers_{k}", log2(inner))
         put(f"warp_distinct_{k}", log2(lanes[:, spatial].prod(1)))
         put(f"conflict_{k}", log2(_conflict(t, dims, sizes, lanes, stride)))
     one = np.ones(n)
-    return np.maximum(staged, one), np.maximum(held, one), np.maximum(touched, one)
+    return np.maximum(staged, one), np.maximum(held, one), np.maximum(touched, one), moved
 
 
 def _strides(shapes: Sequence[tuple[int, ...]], t: _Levels) -> dict[int, Floats]:
