@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import time
@@ -60,11 +61,11 @@ def tune(
         TuningFarm(parsed, platform=where) as farm,  # comes up while the model is read
     ):
         chosen, said = ranker_named(ranker, where.name) if isinstance(ranker, str) else (ranker, "")
-        if said:
-            announcer.on_note(said)
         from tensorese.workloads import load_network, tasks_of
 
         network = load_network(model)
+        if said:
+            announcer.on_note(said)
         run = tune_tasks(
             tasks_of(network, parsed),
             target=parsed,
@@ -80,9 +81,9 @@ def tune(
             records=records,
             compiles=compile,
         )
-    if compile:
-        build(run.path, announcer.on_note)
-    return run
+    if not compile:
+        return run
+    return dataclasses.replace(run, certificate=build(run.path, announcer.on_note))
 
 
 def build(run: Path, say: Callable[[str], None]) -> dict[str, Any]:

@@ -48,7 +48,14 @@ class View(Callback):
             click.echo(f"interrupted after {run.trials} trials; the same command goes on")
         tuned = f"{len(run.winners)} tasks tuned"
         click.echo(f"{tuned} with {run.trials} trials in {run.seconds:.0f} s ({run.reason})")
-        click.echo(f"run folder {run.path}")
+        if run.certificate:
+            from tensorese.cli.compile import lines_of
+
+            for line in lines_of(run.certificate):
+                click.echo(line)
+        click.echo(
+            f"everything is in {run.path}" + (", see report.html" if run.certificate else "")
+        )
 
 
 class JsonView(View):
@@ -97,6 +104,7 @@ class JsonView(View):
             trials=run.trials,
             seconds=run.seconds,
             latencies={task: winner.latency for task, winner in run.winners.items()},
+            certificate=run.certificate,
         )
 
 

@@ -158,6 +158,8 @@ class RunFolder:
 
     def close(self) -> None:
         self.store.close()
+        if not self.pending:
+            (self.path / PENDING).unlink(missing_ok=True)
 
     def _read_pending(self) -> list[Pending]:
         try:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,8 @@ class Run:
     seconds: float
     winners: dict[str, Winner]
     """By workload id."""
+    certificate: dict[str, Any] = field(default_factory=dict)
+    """Of the library, once it was built: verification and end-to-end latencies."""
 
 
 def tune_tasks(
