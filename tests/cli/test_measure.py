@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tensorese.measure.demo import conv2d_demo
 from tensorese.records.nouns import Measurement, Status
 from tensorese.records.store import Store
 
@@ -23,9 +24,7 @@ def tensorese(*args: str | Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object]]:
     out = tmp_path_factory.mktemp("demo") / "store"
-    done = tensorese("demo", "--trials", "4", "--out", out, "--json")
-    assert done.returncode == 0, done.stderr
-    return out, json.loads(done.stdout)
+    return out, conv2d_demo(out, trials=4, seed=0, on_result=lambda tally: None)
 
 
 def test_the_demo_beats_the_naive_program_and_verifies_it(
@@ -38,8 +37,7 @@ def test_the_demo_beats_the_naive_program_and_verifies_it(
 
 def test_a_second_demo_measures_nothing_again(demo: tuple[Path, dict[str, object]]) -> None:
     out, first = demo
-    done = tensorese("demo", "--trials", "4", "--out", out, "--json")
-    again = json.loads(done.stdout)
+    again = conv2d_demo(out, trials=4, seed=0, on_result=lambda tally: None)
     assert again["statuses"] == "all known"
     assert again["best_ms"] == first["best_ms"]
 
@@ -97,8 +95,8 @@ def test_ansor_records_cannot_be_replayed_and_it_says_so(
         (["measure", ".", "--out", "o", "--verify", "some"], "best, all, none"),
         (["measure", ".", "--out", "o", "--rpc-tracker", "here:ninety"], "port must be a number"),
         (["measure", ".", "--out", "o", "--rpc-key", "k"], "needs TVM_TRACKER_PORT"),
-        (["demo", "--trials", "0"], "--trials must be at least 1"),
-        (["demo", "--trails", "3"], "No such option"),
+        (["demo", "--minutes", "0"], "--minutes must be positive"),
+        (["demo", "--minuets", "3"], "No such option"),
         (["mesure"], "did you mean 'measure'"),
     ],
 )

@@ -64,5 +64,5 @@ def tune(
             compile=not no_compile,
             started=process_start(),
         )
-        view.summary(run)
+    view.summary(run)
     return 130 if run.state == "interrupted" else 0
