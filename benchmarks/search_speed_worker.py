@@ -70,10 +70,10 @@ def make_ranker(name: str, platform: str) -> tuple[Ranker, str]:
     if name == "online":
         return OnlineRanker(), platform
     from tensorese.models.folder import load_model
-    from tensorese.search.rankers import Frozen
+    from tensorese.models.ranker import TLPRanker
 
-    folder = importlib.import_module("pathlib").Path(name.removeprefix("model:"))
-    return Frozen(folder), load_model(folder).model.platforms[0]
+    model = load_model(name.removeprefix("model:")).model
+    return TLPRanker(model), platform if platform in model.platforms else model.platforms[0]
 
 
 def warm_up(kind: str) -> Any:
