@@ -45,8 +45,7 @@ def test_legality_agrees_with_tvm(name: str, kind: str) -> None:
     assert row["precision"] >= 0.99
     assert row["stock_accepted"] >= 200
     assert row["recall"] >= 0.99
-    if kind == "llvm":
-        assert row["compiled"] == "4/4"
+    assert row["compiled"] == "4/4"
 
 
 def test_the_list_is_complete() -> None:

@@ -132,12 +132,22 @@ def _module(name: str) -> Any:
         y = topi.nn.conv2d_transpose_nchw(x, w, (2, 2), (1, 1), "float32", (0, 0))
         return [x, w, y]
 
-    made = {"softmax": lambda: te_workload.softmax_mn(64, 48), "upsampled": upsampled}
+    def heads() -> list[Any]:
+        """As Relax writes it: four dimensions, counted in int64."""
+        shape = [tvm.tirx.IntImm("int64", extent) for extent in (1, 2, 8, 8)]
+        x = tvm.te.placeholder(shape, name="x")
+        return [x, topi.nn.softmax(x)]
+
+    made = {
+        "softmax": lambda: te_workload.softmax_mn(64, 48),
+        "heads": heads,
+        "upsampled": upsampled,
+    }
     return tvm.IRModule({"main": tvm.te.create_prim_func(made[name]())})
 
 
 @pytest.mark.tvm
-@pytest.mark.parametrize("name", ["softmax", "upsampled"])
+@pytest.mark.parametrize("name", ["softmax", "heads", "upsampled"])
 def test_tvm_offers_the_same(name: str) -> None:
     space = task_space(_module(name), LLVM)
     rng = np.random.default_rng(3)

@@ -193,13 +193,16 @@ class _Reader:
         self.loops.append(loop)
         return len(self.loops) - 1
 
+    def _is_one(self, extent: Any) -> bool:
+        return isinstance(extent, self.tvm.tirx.IntImm) and int(extent) == 1
+
     def _read(self, region: Any, access: Access) -> Read:
         used = [_used(self.tvm, bounds.min, access.variables) for bounds in region.region]
         affine = [access.affine(b.min) is not None for b in region.region]
         return Read(
             buffer=_number(region.source, self.buffers),
             axes=tuple(map(frozenset, used)),
-            wide=tuple(str(bounds.extent) != "1" for bounds in region.region),
+            wide=tuple(not self._is_one(bounds.extent) for bounds in region.region),
             affine=all(affine),
         )
 

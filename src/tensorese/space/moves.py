@@ -17,6 +17,9 @@ from tensorese.space.locations import offered_mask
 from tensorese.space.slots import INLINE, ROOT
 from tensorese.space.tiles import Bools, Ints
 
+_MAX_PATTERNS = 256  # of loops longer than 1, for which the loops after each move are kept
+_MAX_LOOPS = 62  # one bit each
+
 
 class Untold(TensoreseError):
     """Loops whose extents do not follow from the row: ask TVM."""
@@ -176,30 +179,72 @@ class Moves:
     """Of every loop; None where it is not known."""
     moved: list[tuple[int, str]] = field(default_factory=list)
     """`(column, block)` of every location, in order."""
+    patterns: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """Which loops are long, as bits: what the states are for, while there are few."""
+    states: dict[tuple[int, ...], Loops] = field(default_factory=dict)
+    """The loops after the first locations."""
 
     def mask(self, column: int, rows: Ints, width: int) -> Bools:
         """`[n, width]`: the locations offered after each row's earlier ones."""
-        earlier = [(place, name) for place, name in self.moved if place < column]
-        name = dict(self.moved)[column]
-        found = np.zeros((len(rows), width), dtype=np.bool_)
+        order = [place for place, _ in self.moved]
+        name = self.moved[order.index(column)][1]
         prefixes, which = np.unique(
-            rows[:, [place for place, _ in earlier]], axis=0, return_inverse=True
+            rows[:, order[: order.index(column)]], axis=0, return_inverse=True
         )
-        for index, prefix in enumerate(prefixes.tolist()):
-            at = np.flatnonzero(which.reshape(-1) == index)
-            loops = self._start(rows[at])
-            for (_, other), location in zip(earlier, prefix, strict=True):
-                loops.move(other, location)
+        which = which.reshape(-1)
+        patterns, mine = np.unique(self._bits(rows), return_inverse=True)
+        taken = [tuple(prefix) for prefix in prefixes.tolist()]
+        if len(patterns) <= _MAX_PATTERNS:
+            mine = self._remember(patterns)[mine.reshape(-1)]
+            masks = [self._state(prefix).offered(name, width) for prefix in taken]
+            found: Bools = np.array(masks)[which, mine]
+            return found
+        found = np.zeros((len(rows), width), dtype=np.bool_)
+        for index, prefix in enumerate(taken):
+            at = np.flatnonzero(which == index)
+            loops = self._moved(self._start(patterns[mine.reshape(-1)[at]]), prefix)
             found[at] = loops.offered(name, width)
         return found
 
-    def _start(self, rows: Ints) -> Loops:
-        unknown = np.zeros(len(rows), dtype=np.bool_)
-        long = [source.is_long(rows) if source else unknown for source in self.sources]
+    def _bits(self, rows: Ints) -> Ints:
+        found = np.zeros(len(rows), dtype=np.int64)
+        for loop, source in enumerate(self.sources):
+            if source is not None:
+                found |= source.is_long(rows).astype(np.int64) << loop
+        return found
+
+    def _remember(self, patterns: Ints) -> Ints:
+        """Where each pattern is among those the states are for."""
+        if not np.isin(patterns, self.patterns).all():
+            known = np.union1d(self.patterns, patterns)
+            self.patterns = known if len(known) <= _MAX_PATTERNS else patterns
+            self.states.clear()
+        return np.searchsorted(self.patterns, patterns)
+
+    def _state(self, prefix: tuple[int, ...]) -> Loops:
+        if prefix not in self.states:
+            if prefix:
+                before = self._state(prefix[:-1])
+                after = Loops(blocks=dict(before.blocks), long=list(before.long))
+                after.move(self.moved[len(prefix) - 1][1], prefix[-1])
+            else:
+                after = self._start(self.patterns)
+            self.states[prefix] = after
+        return self.states[prefix]
+
+    def _moved(self, loops: Loops, prefix: tuple[int, ...]) -> Loops:
+        for (_, name), location in zip(self.moved, prefix, strict=False):
+            loops.move(name, location)
+        return loops
+
+    def _start(self, patterns: Ints) -> Loops:
+        long = [(patterns >> loop & 1).astype(np.bool_) for loop in range(len(self.sources))]
         return Loops(blocks=dict(self.blocks), long=long)
 
     def check(self) -> None:
         """Raises when the loops around a moved block's readers, or its own, are not known."""
+        if len(self.sources) > _MAX_LOOPS:
+            raise Untold(f"a sketch must have at most {_MAX_LOOPS} loops; ask TVM")
         names = {name for _, name in self.moved}
         written = {self.blocks[name].buffer for name in names}
         for name, block in self.blocks.items():
