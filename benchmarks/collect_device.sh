@@ -1,5 +1,5 @@
 #!/bin/bash
-# Collecting on a lent machine: bash benchmarks/collect_device.sh cpu|gpu|again MINUTES
+# Collecting on a lent machine: bash benchmarks/collect_device.sh cpu|all|gpu|again MINUTES
 # Stores are kept outside $OUT and packed into it after each stage: few files may come back.
 set -u
 stage=$1 minutes=$2
@@ -26,9 +26,15 @@ gather() { # NAME OPTIONS...: one run, its result as a line of JSON
 lscpu >"$work/lscpu.txt"
 case $stage in
 cpu)
-  # Programs of one core, many at a time; --calibrate finds how many may run side by side.
+  # Programs of one core, many at a time: LAYOUT="--lanes 4 --beside", or what calibrating finds.
+  # The programs of data/cpu come first, then new ones.
+  # shellcheck disable=SC2086
   gather emr-1c --target "$one" --platform "$mcpu-1c" --out "$work/cpu" \
-    --calibrate --minutes "$minutes"
+    ${LAYOUT:---calibrate} --programs data/cpu --minutes "$minutes"
+  ;;
+all)
+  gather emr-all --target "$all" --platform "$mcpu-${cores}c" --out "$work/all" \
+    --programs data/cpu --minutes "$minutes"
   ;;
 gpu)
   # A kernel takes two seconds of nvrtc: fewer tasks, so that each has enough programs to rank.
@@ -36,11 +42,9 @@ gpu)
     --most-tasks "${TASKS:-144}"
   ;;
 again)
-  # The first programs of every task's sequence, which `cpu` measured too: alone, and on all cores.
+  # The first programs of every task's sequence, which `cpu` measured too: alone.
   gather again-1c --target "$one" --platform "$mcpu-1c" --out "$work/again" \
     --random-share 1 --per-task 12 --verify none --minutes "$minutes"
-  gather emr-all --target "$all" --platform "$mcpu-${cores}c" --out "$work/all" \
-    --random-share 1 --minutes "$minutes"
   ;;
 esac
 grep calibrating "$OUT/$stage.log" || true
