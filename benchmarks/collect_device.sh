@@ -24,6 +24,9 @@ gather() { # NAME OPTIONS...: one run, its result as a line of JSON
   pack
 }
 lscpu >"$work/lscpu.txt"
+# What is published already is not measured again, unless FRESH is set.
+[ -n "${FRESH:-}" ] || cp -r data/cpu "$work/cpu"
+[ -n "${FRESH:-}" ] || cp -r data/h200 "$work/gpu"
 case $stage in
 cpu)
   # Programs of one core, many at a time: LAYOUT="--lanes 4 --beside", or what calibrating finds.
@@ -33,7 +36,7 @@ cpu)
     ${LAYOUT:---calibrate} --programs data/cpu --minutes "$minutes"
   ;;
 all)
-  gather emr-all --target "$all" --platform "$mcpu-${cores}c" --out "$work/all" \
+  gather emr-all --target "$all" --platform "$mcpu-${cores}c" --out "$work/cpu" \
     --programs data/cpu --minutes "$minutes"
   ;;
 gpu)

@@ -30,8 +30,8 @@ def calibrate(
     """The session with the fastest layout whose p90 difference from isolated runs is small.
 
     Small is under 5 %, or no more than isolated runs differ among themselves: on a machine that
-    is itself unsteady, timing alone would cost much and gain nothing. Every layout measures the same
-    programs, which are the first of each task's sequence.
+    is itself unsteady, timing alone would cost much and gain nothing. Every layout measures the
+    same programs, which are the first of each task's sequence.
     """
     candidates = layouts_for(target_threads(session.target), len(usable_cores()))
     if len(candidates) == 1 or '"llvm"' not in session.target:
