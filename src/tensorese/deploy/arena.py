@@ -116,6 +116,11 @@ class Arena(AbstractContextManager["Arena"]):
             return
         self.contenders[name] = contender
 
+    def drop(self, name: str, why: str) -> None:
+        self.contenders.pop(name).close()
+        self.first.pop(name, None)
+        self.absent[name] = why
+
     def outputs(self, name: str) -> list[Array]:
         """What the system computes; how long its first run took is kept in `first`."""
         path = self.scratch / f"{name}.npz"

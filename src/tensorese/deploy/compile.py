@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tensorese.deploy.apply import Applied, apply_programs, kernels_of, normalised
-from tensorese.deploy.arena import Arena
+from tensorese.deploy.arena import Arena, Array
 from tensorese.deploy.build import build_library, sha256
 from tensorese.deploy.database import write_database
 from tensorese.deploy.errors import DeployError
@@ -130,7 +130,7 @@ def make_arena(built: Built, scratch: Path, libraries: Mapping[str, Path]) -> Ar
     try:
         for name, path in libraries.items():
             arena.add(name, {"kind": "library", "library": str(path), "signature": signature})
-        for name in available(run.model) if run.kind == "llvm" else []:
+        for name in available() if run.kind == "llvm" else []:
             arena.add(name, {"kind": name, "model": run.model}, optional=True)
     except BaseException:
         arena.__exit__()
@@ -155,7 +155,22 @@ def verify(built: Built, arena: Arena) -> dict[str, Any]:
                 f"{_first_difference(built, arena)}; the library is not shipped"
             )
         checks["against"][name] = verdict.to_dict()
+    _drop_those_that_differ(arena, got, allowed, {"tuned", *checks["against"]})
     return checks
+
+
+def _drop_those_that_differ(
+    arena: Arena, got: list[Array], allowed: list[float], checked: set[str]
+) -> None:
+    """A rival that computes something else is no rival."""
+    for name in set(arena.contenders) - checked:
+        try:
+            verdict = compare(got, arena.outputs(name), allowed)
+            note = "" if verdict.passed else f"not compared: {verdict.note}"
+        except DeployError as error:
+            note = str(error)
+        if note:
+            arena.drop(name, note)
 
 
 def _first_difference(built: Built, arena: Arena) -> str:

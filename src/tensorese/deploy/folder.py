@@ -16,6 +16,8 @@ LIBRARY = "library.so"
 CERTIFICATE = "certificate.json"
 BENCH = "bench.json"
 DATABASE = "database"
+MODEL = "model.pt2"
+"""A program that was tuned from memory lies beside its run; others are read where they are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +67,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     try:
         return Run(
             path=folder,
-            model=str(head["model"]),
+            model=str(folder / MODEL) if (folder / MODEL).exists() else str(head["model"]),
             network=str(head["network"]),
             target=str(head["target"]),
             platform=str(head["platform"]),

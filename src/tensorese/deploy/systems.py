@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tensorese.deploy.errors import DeployError
 from tensorese.deploy.library import Library, Signature
 
 Array = npt.NDArray[Any]
@@ -106,10 +105,17 @@ def is_onnx(model: str) -> bool:
     )
 
 
+def onnx_path(model: str) -> Path:
+    """The file without the shapes a user may have given after `@`."""
+    return Path(model) if Path(model).exists() else Path(model.rpartition("@")[0])
+
+
 def torch_module(model: str) -> Any:
-    """The network in torch; an .onnx file has none."""
+    """The network in torch."""
     if is_onnx(model):
-        raise DeployError(f"torch does not read ONNX, so {model} has no torch latency")
+        from tensorese.deploy.onnx_torch import module_of
+
+        return module_of(str(onnx_path(model)))
     if model.startswith("zoo:"):
         from tensorese.workloads import zoo
 
@@ -123,8 +129,7 @@ def torch_module(model: str) -> Any:
 def onnx_bytes(model: str, arrays: Sequence[Array]) -> bytes:
     """The network as ONNX: the file itself, or exported from torch."""
     if is_onnx(model):
-        path = Path(model) if Path(model).exists() else Path(model.rpartition("@")[0])
-        return path.read_bytes()
+        return onnx_path(model).read_bytes()
     import torch
 
     module = torch_module(model)
@@ -136,12 +141,10 @@ def onnx_bytes(model: str, arrays: Sequence[Array]) -> bytes:
     return bytes(stream.getvalue())
 
 
-def available(model: str) -> list[str]:
-    """The other systems that can run this model here."""
-    found = [] if is_onnx(model) else ["torch"]
-    if importlib.util.find_spec("onnxruntime") is not None:
-        found.append("onnxruntime")
-    return found
+def available() -> list[str]:
+    """The other systems that may run this model here."""
+    installed = importlib.util.find_spec("onnxruntime") is not None
+    return ["torch", "onnxruntime"] if installed else ["torch"]
 
 
 def keep_to(threads: int) -> None:

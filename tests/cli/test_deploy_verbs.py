@@ -1,0 +1,57 @@
+"""`tensorese compile` and `tensorese bench`: what is refused, and what is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tensorese.cli import run
+from tensorese.cli.compile import lines_of
+
+pytestmark = pytest.mark.null
+
+
+@pytest.mark.parametrize("verb", ["compile", "bench"])
+def test_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([verb, "--help"]) == 0
+    assert "RUN" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", ["compile", "bench"])
+def test_no_run_folder_is_one_line(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([verb, str(tmp_path)]) == 2
+    said = capsys.readouterr().err.strip()
+    assert said.startswith("tensorese: ") and "run.json" in said and "\n" not in said
+
+
+def test_a_damaged_run_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "run.json").write_text("{")
+    assert run(["compile", str(tmp_path)]) == 2
+    assert "damaged" in capsys.readouterr().err
+    (tmp_path / "run.json").write_text("{}")
+    assert run(["compile", str(tmp_path)]) == 2
+    assert "'model'" in capsys.readouterr().err
+
+
+def test_lines_for_people() -> None:
+    def row(latency: float, runs: int = 9) -> dict[str, Any]:
+        return {"latency": latency, "spread": 0.04, "runs": runs}
+
+    result = {
+        "latency": {"tuned": row(2e-3), "torch": row(3e-3), "untuned": row(1.0, runs=1)},
+        "absent": {"onnxruntime": "not installed"},
+        "explanation": {"sum_of_tasks": 1e-3, "gap": 1.0, "causes": ["softmax is untuned"]},
+        "verification": {
+            "against": {"torch": {"passed": True, "max_error": 1e-7, "tolerance": 1e-4}}
+        },
+    }
+    lines = lines_of(result)
+    assert lines[0].split() == ["tuned", "2.000", "ms", "+-2%"]
+    assert lines[1].split() == ["torch", "3.000", "ms", "+-2%", "1.50x"]
+    assert lines[2].split()[-1] == "500.00x" and "one run" in lines[2]
+    text = "\n".join(lines)
+    assert "not installed" in text and "softmax is untuned" in text and "agree with torch" in text

@@ -1,0 +1,82 @@
+"""Where the time between a network and its tasks goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tensorese.deploy.apply import Applied
+from tensorese.deploy.arena import summary
+from tensorese.deploy.explain import explain, kernel_rows, sum_of_tasks
+from tensorese.deploy.folder import Best, Run
+from tensorese.records.nouns import Sketch
+
+pytestmark = pytest.mark.null
+
+SKETCH = Sketch(dialect="metaschedule", body="[[],[]]", slots=())
+
+
+def run_with(**latencies: float) -> Run:
+    best = {
+        found: Best(
+            sketch=SKETCH, decisions=(), tail="", latency=secs, name=found, weight=1, flops=1.0
+        )
+        for found, secs in latencies.items()
+    }
+    tasks = tuple({"workload": found, "name": found, "weight": 2} for found in latencies)
+    return Run(
+        path=Path(),
+        model="zoo:x",
+        network="x",
+        target='{"kind":"llvm"}',
+        platform="here",
+        tasks=tasks,
+        best=best,
+    )
+
+
+def applied() -> Applied:
+    return Applied(module=None, tuned={"conv_tuned": "c"}, untuned={"softmax": "s"}, workloads={})
+
+
+def test_weights_count() -> None:
+    assert sum_of_tasks(run_with(c=1e-3, d=2e-3)) == pytest.approx(6e-3)
+
+
+def test_a_small_gap_needs_no_explanation() -> None:
+    run = run_with(c=1e-3)
+    rows = kernel_rows([{"kernel": "conv_tuned", "secs": 2.05e-3, "calls": 2}], applied(), run)
+    found = explain(2.1e-3, rows, run)
+    assert found["gap"] == pytest.approx(0.05) and found["causes"] == []
+
+
+def test_a_large_one_names_untuned_kernels_slower_ones_and_what_lies_between() -> None:
+    run = run_with(c=1e-3)
+    profile = [
+        {"kernel": "conv_tuned", "secs": 2.5e-3, "calls": 2},
+        {"kernel": "softmax", "secs": 4e-3, "calls": 1},
+        {"kernel": "vm.builtin.alloc_storage", "secs": 1.0, "calls": 9},
+    ]
+    rows = kernel_rows(profile, applied(), run)
+    assert [row["promised"] for row in rows] == [pytest.approx(2e-3), None]
+    found = explain(8e-3, rows, run)
+    assert found["gap"] == pytest.approx(3.0)
+    assert found["causes"] == [
+        "softmax has no tuned program: 4 ms",
+        "between the kernels: 1.5 ms",
+        "conv_tuned takes 2.5 ms in 2 calls, measured at 2 ms",
+    ]
+
+
+def test_a_run_without_programs_has_no_gap_but_causes() -> None:
+    run = run_with()
+    rows = kernel_rows([{"kernel": "softmax", "secs": 4e-3, "calls": 1}], applied(), run)
+    found = explain(4e-3, rows, run)
+    assert found["gap"] is None and found["causes"] == ["softmax has no tuned program: 4 ms"]
+
+
+def test_rounds_are_summed_up_by_their_medians() -> None:
+    found = summary([[1.0, 2.0, 30.0], [4.0, 4.0], [3.0]])
+    assert found["latency"] == 3.0 and found["best"] == 1.0 and found["runs"] == 6
+    assert found["rounds"] == [2.0, 4.0, 3.0] and found["spread"] == pytest.approx(2 / 3)

@@ -1,0 +1,101 @@
+"""The other systems: torch and onnxruntime on ONNX files, and contenders that fail or die."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensorese.deploy import DeployError
+from tensorese.deploy.arena import Arena
+from tensorese.deploy.systems import System, is_onnx, onnx_path
+from tensorese.tvm_env import import_tvm
+
+pytestmark = pytest.mark.tvm
+
+
+def onnx_file(path: Path, *extra: Any) -> Path:
+    """A convolution with uneven pads, a norm, pools, a join and a classifier."""
+    onnx = pytest.importorskip("onnx")
+    make = onnx.helper.make_node
+    random = np.random.default_rng(0)
+
+    def weight(name: str, *shape: int) -> Any:
+        array = random.uniform(0.2, 0.6, shape).astype(np.float32)
+        return onnx.numpy_helper.from_array(array, name)
+
+    stored = [weight("w", 4, 3, 3, 3), weight("b", 4), weight("head", 8, 8), weight("hb", 8)]
+    stored += [weight(name, 4) for name in ("scale", "shift", "mean", "variance")]
+    stored.append(onnx.numpy_helper.from_array(np.array([1, -1], np.int64), "flat"))
+    nodes = [
+        make("Conv", ["x", "w", "b"], ["c"], pads=[1, 0, 2, 1], strides=[2, 2]),
+        make("BatchNormalization", ["c", "scale", "shift", "mean", "variance"], ["n"]),
+        make("Relu", ["n"], ["r"]),
+        make("MaxPool", ["r"], ["p"], kernel_shape=[3, 3], pads=[1, 1, 1, 1], strides=[1, 1]),
+        make("Concat", ["r", "p"], ["j"], axis=1),
+        make("GlobalAveragePool", ["j"], ["g"]),
+        make("Reshape", ["g", "flat"], ["f"]),
+        make("Gemm", ["f", "head", "hb"], ["h"], transB=1),
+        *extra,
+        make("Softmax", ["h"], ["y"], axis=1),
+    ]
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        nodes,
+        "net",
+        [value("x", onnx.TensorProto.FLOAT, [1, 3, 12, 12])],
+        [value("y", onnx.TensorProto.FLOAT, [1, 8])],
+        stored,
+    )
+    opsets = [onnx.helper.make_opsetid("", 13)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
+    return path
+
+
+def example() -> list[Any]:
+    return [np.random.default_rng(2).standard_normal((1, 3, 12, 12), np.float32)]
+
+
+def test_torch_runs_an_onnx_graph_as_onnxruntime_does(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    import_tvm()
+    path = str(onnx_file(tmp_path / "net.onnx"))
+    got, want = (
+        System({"kind": kind, "model": path, "threads": 1}, example()).outputs()[0]
+        for kind in ("torch", "onnxruntime")
+    )
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
+    assert want.std() > 1e-4
+
+
+def test_a_rival_that_cannot_take_part_says_why(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    odd = onnx.helper.make_node("Celu", ["h"], ["z"])
+    path = str(onnx_file(tmp_path / "net.onnx", odd))
+    with Arena(tmp_path, example(), 1) as arena:
+        arena.add("torch", {"kind": "torch", "model": path}, optional=True)
+        assert arena.contenders == {} and "has no Celu" in arena.absent["torch"]
+        with pytest.raises(DeployError, match="torch failed"):
+            arena.add("torch", {"kind": "torch", "model": path})
+
+
+def test_a_contender_that_dies_is_told_by_name(tmp_path: Path) -> None:
+    path = str(onnx_file(tmp_path / "net.onnx"))
+    with Arena(tmp_path, example(), 1) as arena:
+        arena.add("torch", {"kind": "torch", "model": path})
+        rows = arena.time(2, 0.01)
+        assert rows["torch"]["runs"] >= 6 and rows["torch"]["latency"] > 0
+        os.kill(arena.contenders["torch"]._process.pid, signal.SIGKILL)
+        with pytest.raises(DeployError, match=r"torch died \(exit code -9\)"):
+            arena.time(1, 0.01)
+
+
+def test_shapes_after_the_file_name_are_no_part_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    path.touch()
+    assert is_onnx(f"{path}@1x3x8x8") and is_onnx(str(path)) and not is_onnx("zoo:resnet18")
+    assert onnx_path(f"{path}@1x3x8x8") == path
