@@ -27,14 +27,14 @@ class EvolutionConfig:
 
     population: int = 2048
     """Rows scored per call, over all generations and sketches."""
-    generations: int = 4
-    first: float = 0.4
+    generations: int = 6
+    first: float = 0.2
     """Share of the first generation; the later ones divide the rest."""
     measured: float = 0.25
     """Share of the first generation bred from the fastest measured rows; the rest is drawn."""
-    parents: int = 64
+    parents: int = 32
     """Best rows of a sketch, by score, that children come from."""
-    crossed: float = 0.3
+    crossed: float = 0.4
     """Share of the children with two parents; the others are mutated."""
     epsilon: float = 0.05
     """Share of the proposals drawn at random, whatever the ranker says."""
