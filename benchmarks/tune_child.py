@@ -22,6 +22,9 @@ BUILD_SECS = float(os.environ.get("STOCK_BUILD_SECS", "120"))
 
 
 def ours(module_file: Path, folder: Path, trials: int, seed: int) -> dict[str, Any]:
+    from tensorese.measure.crew import start_early
+
+    start_early("llvm")
     from tensorese.measure.tuning_farm import TuningFarm
     from tensorese.targets import parse_target, platform_of
 

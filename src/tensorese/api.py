@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tensorese.errors import TargetError
+from tensorese.measure.crew import start_early
 from tensorese.measure.tuning_farm import TuningFarm
 from tensorese.search.base import Ranker
 from tensorese.search.events import Announcer, Callback
@@ -52,6 +53,8 @@ def tune(
         early_stopping=early_stopping,
         seed=seed,
     )
+    if target == "host":
+        start_early("llvm")  # its TVM comes up beside ours
     parsed = parse_target(target)
     _require_device(parsed)
     where = platform_of(parsed, platform)

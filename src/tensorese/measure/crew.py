@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import shutil
@@ -143,6 +144,31 @@ class Crew:
             self.foreman.kill()
             self.foreman.wait()
         shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+_early: dict[str, Crew] = {}
+
+
+def start_early(kind: str) -> None:
+    """Starts a foreman for the next farm of this kind of target.
+
+    It imports TVM for more than a second: a process that must import TVM itself before it knows
+    its target lets both happen at once. One that is never used ends with this process.
+    """
+    if kind not in _early:
+        _early[kind] = Crew(kind)
+        if len(_early) == 1:
+            atexit.register(_close_early)
+
+
+def take_crew(kind: str) -> Crew:
+    """The foreman that was started early, or a new one."""
+    return _early.pop(kind, None) or Crew(kind)
+
+
+def _close_early() -> None:
+    while _early:
+        _early.popitem()[1].close()
 
 
 def remove_stale_scratch() -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensorese.errors import MeasureError
 from tensorese.measure.base import Ticket
-from tensorese.measure.crew import Crew, Worker
+from tensorese.measure.crew import Crew, Worker, take_crew
 from tensorese.measure.jobs import Job, Recorder, death_of
 from tensorese.measure.second_look import SecondLook
 from tensorese.measure.sentinel import Sentinel
@@ -41,7 +41,7 @@ class Director:
         self.farm = farm
         self.config = farm.config
         self.plan = farm.plan
-        self.crew = Crew(farm.kind)
+        self.crew = take_crew(farm.kind)
         self.workers: dict[int, Worker] = {}
         self.asked: dict[int, tuple[str, int]] = {}  # tag of a requested worker to role and lane
         self.tags = itertools.count()
