@@ -1,7 +1,7 @@
 """How fast programs are collected here, how many TVM rejects, and how sure their times are.
 
     python benchmarks/collect.py run [--target T] [--minutes 2] [--calibrate] [--again 96]
-    python benchmarks/collect.py note RESULT.json ... [--calibration LOG]
+    python benchmarks/collect.py note RESULT.json ... [--calibration LOG] [--machine TEXT]
 
 `run` collects into a scratch store, then times `--again` of its programs once more, alone, in a
 fresh process, and compares. `note` writes down the results of runs on other machines (what
@@ -80,6 +80,7 @@ def main() -> None:
     noter = verbs.add_parser("note")
     noter.add_argument("results", nargs="+", type=Path)
     noter.add_argument("--calibration", type=Path)
+    noter.add_argument("--machine", default="", help="Where it ran, and what ran beside it.")
     args = parser.parse_args()
     path = RESULTS / "collect.json"
     known = json.loads(path.read_text()) if path.exists() else {}
@@ -87,6 +88,8 @@ def main() -> None:
     fresh = [run(args)] if args.verb == "run" else [json.loads(p.read_text()) for p in args.results]
     for result in fresh:
         runs[result["platform"]] = judged(result)
+        if args.verb == "note":  # else it is the machine of this file
+            runs[result["platform"]]["on"] = args.machine
     if args.verb == "note" and args.calibration:
         runs[fresh[0]["platform"]]["calibration"] = calibrations(args.calibration)
     print(json.dumps({result["platform"]: runs[result["platform"]] for result in fresh}, indent=1))
