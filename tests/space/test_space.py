@@ -128,6 +128,21 @@ def test_a_foreign_trace_is_refused() -> None:
         space.encode(other.decode(0, row))
 
 
+def test_a_task_that_stock_cannot_schedule_is_refused_in_one_line() -> None:
+    """A `where` beside a product, both read by a sum: TVM's CPU rules keep the first and raise."""
+    tvm = import_tvm("llvm")
+    te = tvm.te
+    a, b, m = (te.placeholder((16, 16), name=name) for name in "abm")
+    k = te.reduce_axis((0, 16), name="k")
+    product = te.compute((16, 16), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="c")
+    mask = te.compute((16, 16), lambda i, j: tvm.tirx.Select(m[i, j] > 0, -1.0, 0.0), name="w")
+    total = te.compute((16, 16), lambda i, j: product[i, j] + mask[i, j], name="t")
+    module = tvm.IRModule({"main": te.create_prim_func([a, b, m, total])})
+    with pytest.raises(SpaceError, match="its rules fail on this one: The primitive") as caught:
+        task_space(module, LLVM)
+    assert "\n" not in str(caught.value)
+
+
 def test_materialised_programs_replay_from_their_trace_alone() -> None:
     space = _space("conv2d", "llvm")
     tvm = space.referee.tvm
