@@ -23,7 +23,7 @@ FAILURES = frozenset(
         Status.WRONG_OUTPUT,
     }
 )
-WORST = 6.0  # doublings behind the best: beyond that, and for failures, it is all the same
+WORST = 6.0  # doublings behind the best: beyond that it is all the same
 
 
 def seconds_of(measurement: Measurement) -> float:
@@ -38,16 +38,10 @@ def is_label(measurement: Measurement) -> bool:
     return seconds_of(measurement) > 0 or measurement.status in FAILURES
 
 
-def labels_of(measurements: Sequence[Measurement]) -> tuple[Floats, float]:
-    """Labels of one task, at most 0, and the mean of what ran.
-
-    Failures alone must count as worse than what is unknown, so the mean is never theirs.
-    """
+def labels_of(measurements: Sequence[Measurement]) -> Floats:
+    """Labels of runs of one task, at most 0."""
     seconds = np.array([seconds_of(m) for m in measurements])
-    ran = seconds > 0
-    best = seconds[ran].min() if ran.any() else 1.0
-    labels = -np.minimum(np.log2(np.where(ran, seconds, np.inf) / best), WORST)
-    return labels, float(labels[ran].mean()) if ran.any() else 0.0
+    return -np.minimum(np.log2(seconds / seconds.min()), WORST)
 
 
 def columns_of(measurements: Sequence[Measurement], names: Names) -> Floats:

@@ -20,6 +20,7 @@ MANY = 256  # labels from which it is learnt no more
 MOST = 384  # labels kept, the best and the latest: a fit grows with their cube
 LENT = 192  # labels of other tasks that a task starts from
 CHUNK = 8192  # rows scored at once: bounds memory, and stays in the cache
+RISK = 1.0  # doublings that a sure failure costs a score
 TRUST = 8.0  # how many labels of its own outweigh what other tasks say
 
 Key = tuple[str, str]
@@ -32,7 +33,9 @@ class _Task:
 
     measurements: dict[str, Measurement] = field(default_factory=dict)
     names: Names = field(default_factory=dict)
-    model: GaussianProcess | None = None
+    speed: GaussianProcess | None = None
+    risk: GaussianProcess | None = None
+    """Of failing, 0 to 1. A model of its own: as slow runs, failures would drown the fast ones."""
     share: float = 1.0
     """How much of what other tasks say holds here."""
 
@@ -41,23 +44,40 @@ class _Task:
         self.measurements.update((m.id, m) for m in measurements if is_label(m))
         return len(self.measurements) > before
 
+    @property
+    def runs(self) -> list[Measurement]:
+        return [m for m in self.measurements.values() if seconds_of(m) > 0]
+
     def learn(self, others: _Loan | None) -> None:
-        kept = _kept(list(self.measurements.values()))
-        labels, mean = labels_of(kept)
-        columns = columns_of(kept, self.names)
+        runs = _kept(self.runs)
+        failures = [m for m in self.measurements.values() if seconds_of(m) == 0][-MANY:]
+        columns = columns_of([*runs, *failures], self.names)
+        weights = emphasis(self.names)
+        if runs:
+            self._learn_speed(runs, columns[: len(runs)], weights, others)
+        if failures:
+            failed = np.repeat([0.0, 1.0], [len(runs), len(failures)])
+            half = 0.5 if not runs else None  # failures alone are worse than what is unknown
+            self.risk = GaussianProcess(
+                columns, failed, emphasis=weights, mean=half, shape=Shape(noise=0.3)
+            )
+
+    def _learn_speed(
+        self, runs: list[Measurement], columns: Floats, weights: Floats, others: _Loan | None
+    ) -> None:
+        labels = labels_of(runs)
+        mean = float(labels.mean())
         if others is not None:
-            said = others.predict_rows(kept)
+            said = others.predict_rows(runs)
             # Least squares, drawn towards full agreement as if by `TRUST` labels.
             power = float(np.mean(said**2)) + 1e-9
             agreed = float(said @ (labels - mean)) + TRUST * power
-            self.share = float(np.clip(agreed / ((len(kept) + TRUST) * power), 0, 1))
+            self.share = float(np.clip(agreed / ((len(runs) + TRUST) * power), 0, 1))
             labels = labels - self.share * said
-        shape = Shape() if len(kept) < FEW else None
-        if self.model is not None and len(kept) > MANY:
-            shape = self.model.shape
-        self.model = GaussianProcess(
-            columns, labels, emphasis=emphasis(self.names), mean=mean, shape=shape
-        )
+        shape = Shape() if len(runs) < FEW else None
+        if self.speed is not None and len(runs) > MANY:
+            shape = self.speed.shape
+        self.speed = GaussianProcess(columns, labels, emphasis=weights, mean=mean, shape=shape)
 
 
 class _Loan:
@@ -68,12 +88,12 @@ class _Loan:
         each = max(8, LENT // len(tasks))
         kept, labels = [], []
         for task in tasks:
-            own = list(task.measurements.values())
-            marks, mean = labels_of(own)
+            runs = task.runs
+            marks = labels_of(runs)
             order = np.argsort(-marks, kind="stable")
-            picked = order[np.unique(np.linspace(0, len(own) - 1, each).astype(np.int64))]
-            kept += [own[k] for k in picked]
-            labels.append(marks[picked] - mean)
+            picked = order[np.unique(np.linspace(0, len(runs) - 1, each).astype(np.int64))]
+            kept += [runs[k] for k in picked]
+            labels.append(marks[picked] - marks.mean())
         columns = columns_of(kept, self.names)
         self.model = GaussianProcess(
             columns, np.concatenate(labels), emphasis=emphasis(self.names), mean=0.0
@@ -91,9 +111,9 @@ class OnlineRanker:
     """Per task and platform a Gaussian process over the decisions; nothing is pretrained.
 
     Scores are log2 speed against the task's best, plus `optimism` standard deviations. Before
-    anything is known they are arbitrary but fixed. Censored runs count as that slow at least,
-    failures as the worst, faults of the machinery as nothing. With `shared`, a task starts from
-    what tasks with the same tiles (other shapes of the operator) have taught.
+    anything is known they are arbitrary but fixed. A censored run counts as that slow at least, a
+    failure makes rows like it riskier, a fault of the machinery is nothing. With `shared`, a task
+    starts from what tasks with the same tiles (other shapes of the operator) have taught.
     """
 
     name = "online"
@@ -118,18 +138,18 @@ class OnlineRanker:
         return scores.astype(np.float32)
 
     def _score(self, key: Key, sketch: Sketch, rows: Ints) -> Floats:
-        task = self._tasks.get(key)
-        learnt = task is not None and task.model is not None
-        others = self._loan(key, sketch) if not learnt else self._made(key)
-        scores = np.zeros(len(rows))
+        task = self._tasks.get(key, _Task())
+        others = self._loan(key, sketch) if task.speed is None else self._made(key)
+        named = named_features(sketch, rows)
+        columns = table(named, task.names, len(rows))
+        scores = _arbitrary(rows) if others is None and task.speed is None else np.zeros(len(rows))
         if others is not None:
-            scores += (task.share if task else 1.0) * others.predict(sketch, rows)
-        if task is not None and task.model is not None:
-            columns = table(named_features(sketch, rows), task.names, len(rows))
-            mean, deviation = task.model.predict(columns)
+            scores += task.share * others.predict(sketch, rows)
+        if task.speed is not None:
+            mean, deviation = task.speed.predict(columns)
             scores += mean + self.optimism * deviation
-        elif others is None:
-            scores = _arbitrary(rows)
+        if task.risk is not None:
+            scores -= RISK * np.clip(task.risk.predict(columns)[0], 0, 1)
         return scores
 
     def update(self, measurements: Sequence[Measurement]) -> None:
@@ -156,8 +176,8 @@ class OnlineRanker:
             return None
         family = self._families.get((key[1], _make(sketch)), [])
         others = [self._tasks[other] for other in family if other != key]
-        others = [task for task in others if len(task.measurements) >= FEW]
-        count = sum(len(task.measurements) for task in others)
+        others = [task for task in others if len(task.runs) >= FEW]
+        count = sum(len(task.runs) for task in others)
         if not others:
             return None
         if key not in self._loans or self._loans[key][0] != count:
@@ -173,8 +193,7 @@ def _make(sketch: Sketch) -> tuple[int, ...]:
 def _kept(measurements: list[Measurement]) -> list[Measurement]:
     if len(measurements) <= MOST:
         return measurements
-    latest = measurements[-MOST // 2 :]
-    older = [m for m in measurements[: -MOST // 2] if seconds_of(m) > 0]
+    latest, older = measurements[-MOST // 2 :], measurements[: -MOST // 2]
     return sorted(older, key=seconds_of)[: MOST // 2] + latest
 
 
