@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import statistics
 import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
 from tensorese.errors import MeasureError
+from tensorese.measure.config import FarmConfig
 from tensorese.measure.director import Director
 from tensorese.measure.farm import Farm
 from tensorese.measure.jobs import Job
@@ -25,7 +27,13 @@ from tensorese.records.nouns import Status
 
 FINALIST = "finalist"
 """The origin of candidates that are timed again with `STRICT`."""
-STRICT = TimingConfig(min_samples=10, max_samples=80, budget_ms=150.0, precision=0.003)
+STRICT = TimingConfig(min_samples=10, max_samples=80, budget_ms=100.0, precision=0.003)
+TUNING = FarmConfig(
+    run_batch=8,  # half a batch: its results are learnt from while the other half is built
+    looks=1,  # finalists are timed again anyway
+    timing=TimingConfig(budget_ms=60.0, precision=0.015),
+)
+_SLOW_BUILD, _LEAST_BUILD, _KNOWN_BUILDS = 8.0, 2.0, 8
 
 
 class Cancelled(MeasureError):
@@ -35,7 +43,7 @@ class Cancelled(MeasureError):
 class TuningFarm(Farm):
     """A `Farm` that can be held and emptied."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, target: str, config: FarmConfig = TUNING, **kwargs: Any) -> None:
         self.held = False
         self.cancelled = False
         self.calm = threading.Event()
@@ -43,7 +51,7 @@ class TuningFarm(Farm):
         self.calm.set()
         self.settled = threading.Event()
         self.phase_lock = threading.Lock()
-        super().__init__(*args, **kwargs)
+        super().__init__(target, config, **kwargs)
 
     def _make_director(self) -> Director:
         return TuningDirector(self)
@@ -81,6 +89,7 @@ class TuningDirector(Director):
         super().__init__(farm)
         self.kept: dict[str, tuple[str, Message]] = {}
         """Built finalists by program id: each is compiled once and run in several turns."""
+        self.build_secs: dict[str, list[float]] = {}
 
     def run(self) -> None:
         try:
@@ -136,6 +145,23 @@ class TuningDirector(Director):
         finally:
             self.built = waiting
 
+    # -- builds that take far longer than others ------------------------------------------
+
+    def _dispatch_builds(self) -> None:
+        busy = {w.pid for w in self.workers.values() if w.job is not None}
+        super()._dispatch_builds()
+        for worker in self.workers.values():
+            if worker.role == "build" and worker.pid not in busy and isinstance(worker.job, Job):
+                worker.allow(self._build_limit(worker.job))
+
+    def _build_limit(self, job: Job) -> float:
+        """What takes LLVM many times longer than its like has never been the best."""
+        known = self.build_secs.get(job.workload_id, [])
+        if len(known) < _KNOWN_BUILDS or job.candidate.origin == FINALIST:
+            return self.config.build_timeout
+        usual = max(_LEAST_BUILD, _SLOW_BUILD * statistics.median(known))
+        return min(self.config.build_timeout, usual)
+
     # -- finalists ------------------------------------------------------------------------
 
     def _skip_known_builds(self) -> None:
@@ -152,6 +178,8 @@ class TuningDirector(Director):
 
     def _on_built(self, job: Job, reply: Message) -> None:
         super()._on_built(job, reply)
+        if reply["status"] == "ok":
+            self.build_secs.setdefault(job.workload_id, []).append(float(reply["secs"]))
         if job.candidate.origin == FINALIST and reply["status"] == "ok":
             self.kept[job.candidate.program.id] = (job.artifact, reply)
 

@@ -15,6 +15,7 @@ from tensorese.measure.base import Candidate, Measurer
 from tensorese.measure.tuning_farm import FINALIST
 from tensorese.records.nouns import Measurement, Status
 
+_DISQUALIFIED = (Status.INVALID, Status.BUILD_ERROR, Status.RUN_ERROR, Status.WRONG_OUTPUT)
 _NEAR = 1.25  # times the best: what was slower than that was not unlucky
 
 
@@ -77,11 +78,14 @@ def remeasure(
 def best_of(
     chosen: Sequence[Measurement], turns: Mapping[str, Sequence[Measurement]]
 ) -> Winner | None:
-    """The lowest median. A program that failed a turn is out; None when none is left."""
+    """The lowest median. A program that failed is out; None when none is left.
+
+    One that was only too slow to build or run once has met a busy moment: it did both before.
+    """
     standing = []
     for first in chosen:
         again = turns.get(first.program.id, ())
-        if any(m.status not in (Status.OK, Status.INFRA_ERROR) for m in again):
+        if any(m.status in _DISQUALIFIED for m in again):
             continue
         timed = [m for m in again if m.status is Status.OK]
         times = tuple(m.latency for m in timed)

@@ -98,9 +98,14 @@ class Scheduler:
         self.by_time = by_time
         """Gain per second instead of per trial: for runs that a clock ends."""
 
+    @property
+    def active(self) -> list[int]:
+        return [i for i, task in enumerate(self.tasks) if not task.over]
+
     def pick(self, busy: Collection[int] = ()) -> int | None:
-        """Never one of `busy`: what it would learn from is still being measured."""
-        free = [i for i, task in enumerate(self.tasks) if not task.over and i not in busy]
+        """Never one of `busy`, whose results are still being learnt from, unless it is alone."""
+        alone = len(self.active) == 1
+        free = [i for i in self.active if alone or i not in busy]
         free = [i for i in free if not self.tasks[i].trials] or free
         return max(free, key=lambda i: (self.gain(i), -i), default=None)
 
@@ -123,6 +128,9 @@ class Scheduler:
         size = self.batch if task.trials else self.first
         if task.share / total < _NEGLIGIBLE:
             size = min(size, _SMALL_BATCH)
+        if len(self.active) == 1:
+            # Two halves are in flight: what one teaches is there when the next is thought of.
+            size = max(1, size // 2)
         return size
 
     def learn(self, index: int, measurements: Sequence[Measurement]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 import os
 import signal
 import threading
@@ -23,6 +24,7 @@ from tensorese.search.events import Announcer, Callback
 from tensorese.search.evolution import Evolution
 from tensorese.search.finalists import Winner
 from tensorese.search.run_folder import RunFolder, RunHead
+from tensorese.search.thrifty import Thrifty
 from tensorese.search.tuner import Tuner
 from tensorese.search.tuning_config import TuneConfig, TuneError
 from tensorese.search.tuning_task import ProposerOf, TuningTask
@@ -86,6 +88,8 @@ def tune_tasks(
         environment=environment(),
     )
     chosen = select(tasks, config.tasks)
+    if json.loads(target)["kind"] == "llvm":
+        ranker = Thrifty(ranker)
     folder = RunFolder.open(out, head)
     announcer = Announcer(callbacks)
     try:
@@ -155,8 +159,7 @@ def _described(task: Task) -> dict[str, Any]:
 
 
 def _tools(platform: Platform) -> dict[str, str]:
-    kind = "cuda" if '"kind":"cuda"' in platform.target else "llvm"
-    found = toolchain_of("llvm") if kind == "llvm" else toolchain_of("cuda")
+    found = toolchain_of(str(json.loads(platform.target)["kind"]))
     return {name: found[name] for name in _TOOLS if name in found}
 
 

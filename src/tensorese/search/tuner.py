@@ -1,7 +1,7 @@
 """The tuning loop: pick a task, propose, materialise, measure, learn; until a limit is reached.
 
-Two batches of different tasks are in flight where there are two: while one is built and timed the
-next is thought of. What a batch is made of depends on the seed and on the batches learnt from
+Two batches are in flight, of different tasks where there are two: while one is built and timed
+the next is thought of. What a batch is made of depends on the seed and on the batches learnt from
 before it alone, so a run that was killed goes on exactly as it would have.
 """
 
@@ -29,6 +29,7 @@ from tensorese.search.tuning_config import TuneConfig, TuneError
 from tensorese.search.tuning_task import ProposerOf, TuningTask, Untunable
 from tensorese.search.warm import Learnt, first_rows
 
+_DEPTH = 2
 _SAVE_SECS = 30.0
 _UNTUNABLE = "not tuned"
 
@@ -135,8 +136,7 @@ class Tuner:
             )
 
     def _fill(self) -> None:
-        depth = 2 if sum(not task.progress.over for task in self.tasks) > 1 else 1
-        while len(self.in_flight) < depth and not self.stopped:
+        while len(self.in_flight) < _DEPTH and not self.stopped:
             with self._thinking():
                 if not self._launch():
                     break
