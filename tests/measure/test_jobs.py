@@ -14,10 +14,14 @@ from tensorese.language.constants import complete, is_canonical
 from tensorese.measure.base import Candidate, Ticket
 from tensorese.measure.build_worker import load_module, load_scheduled
 from tensorese.measure.candidates import from_schedule
+from tensorese.measure.config import FarmConfig
 from tensorese.measure.demo import conv2d_module
+from tensorese.measure.farm import Farm
 from tensorese.measure.jobs import Job, trace_of
-from tensorese.records.nouns import Program
+from tensorese.records.nouns import Program, Status
+from tensorese.space.sampling import random_schedules
 from tensorese.space.space import task_space
+from tensorese.targets import parse_target, platform_of
 
 pytestmark = pytest.mark.tvm
 
@@ -77,3 +81,18 @@ def test_the_trace_holds_the_targets_numbers() -> None:
         instructions, _ = json.loads(trace_of(program, target))
         found = [i[1] for i in instructions if i[2][:1] == ["meta_schedule.parallel"]]
         assert found[0][1] == parallel
+
+
+def test_the_farm_measures_a_program_alone_and_records_its_own_tail() -> None:
+    target = parse_target("host")
+    module = conv2d_module()
+    (schedule,) = random_schedules(module, target, 1)
+    whole = from_schedule(schedule, workload_of(module)).program
+    elsewhere = replace(whole, tail="[[],[]]")
+    config = FarmConfig(verify="all", build_workers=1)
+    with Farm(target, config, platform=platform_of(target)) as farm:
+        (result,) = farm.measure([Candidate(program=elsewhere)])
+    assert result.status is Status.OK, result.error
+    assert result.verification["passed"]
+    assert result.program.id == whole.id
+    assert result.program.tail == whole.tail
