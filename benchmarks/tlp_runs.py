@@ -24,7 +24,7 @@ from tensorese.evaluation.metrics import TaskResult
 from tensorese.evaluation.splits import by_workload, check_disjoint
 from tensorese.language import Encoder, MatrixSpec, paper_spec
 from tensorese.models.mtl_tlp import MTLTLP
-from tensorese.models.predict import predict
+from tensorese.models.predict import predict_outputs
 from tensorese.models.programs import Encoded, ProgramSet, encode_programs, read_programs
 from tensorese.models.tlp import TLP, TLPConfig
 from tensorese.models.trunk import TrunkConfig
@@ -59,13 +59,16 @@ class Job:
     steps: int = 0
     """At least so many steps: more epochs where labels are few."""
     members: int = 1
+    physics_members: int = 0
     """Networks in one model: their mean less `doubt` times their disagreement is the score."""
     doubt: float = 0.0
+    doubts: tuple[float, ...] = ()
+    """Other doubts the same models are also judged with."""
     fine_tune: bool = False
     """First the helpers without the target, then the target alone from there."""
 
     def settings(self) -> dict[str, Any]:
-        skip = ("table", "system", "judged", "folds", "seeds")
+        skip = ("table", "system", "judged", "folds", "seeds", "doubts")
         return {k: v for k, v in asdict(self).items() if k not in skip}
 
 
@@ -144,7 +147,13 @@ def run_job(job: Job, data: Path, device: str) -> list[dict[str, Any]]:
     programs = programs_of(data, job.platforms)
     spec = spec_of(programs, job)
     encoded = encoded_of(data, job.platforms, spec)
-    config = TLPConfig(trunk=TrunkConfig(**job.trunk), spec=spec)
+    config = TLPConfig(
+        trunk=TrunkConfig(**job.trunk),
+        spec=spec,
+        members=job.members,
+        physics_members=job.physics_members,
+        doubt=job.doubt,
+    )
     train = TrainConfig(**job.train, groups=GroupConfig(**job.groups))
     runs: list[tuple[ProgramSet, list[int], int]] = []
     tests: list[tuple[int, int, list[int]]] = []
@@ -154,9 +163,8 @@ def run_job(job: Job, data: Path, device: str) -> list[dict[str, Any]]:
             cut = thin_out(programs, tasks, job.share, seed)
             if job.labels:
                 cut = keep_labels(cut, job.platforms[0], tasks, job.labels, seed=seed)
-            for member in range(job.members):
-                runs.append((cut, tasks, seed * job.members + member))
-                tests.append((fold, seed, held))
+            runs.append((cut, tasks, seed))
+            tests.append((fold, seed, held))
 
     train = _long_enough(train, runs[0], job.steps)
 
@@ -177,39 +185,19 @@ def run_job(job: Job, data: Path, device: str) -> list[dict[str, Any]]:
         "models": len(runs),
         "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
     }
+    judge_model = build(0)
     rows = []
-    for platform in job.judged or job.platforms:
-        for fold in job.folds:
-            mine = [k for k, (f, _, _) in enumerate(tests) if f == fold]
-            held = tests[mine[0]][2]
-            for seed in job.seeds:
-                group = [k for k in mine if tests[k][1] == seed]
-                where = {"system": job.system, "platform": platform, "fold": fold, "seed": seed}
-                asked = _mean_score(score, group, job.doubt)
-                rows.append({**common, **where, **judge_one(programs, platform, held, asked)})
-            for seed, doubt in enumerate(_doubts(job), 1):
-                name = f"{job.system} x{len(mine)}" + (f" doubt {doubt:g}" if doubt else "")
-                where = {"system": name, "platform": platform, "fold": fold, "seed": -seed}
-                asked = _mean_score(score, mine, doubt)
-                rows.append({**common, **where, **judge_one(programs, platform, held, asked)})
+    for k, (fold, seed, held) in enumerate(tests):
+        for platform in job.judged or job.platforms:
+            index = judged_index(programs, platform, held)
+            said = score(k, index)
+            for doubt in (job.doubt, *job.doubts):
+                extra = "" if doubt == job.doubt else f", doubt {doubt:g}"
+                where = {"platform": platform, "fold": fold, "seed": seed}
+                scores = judge_model.score(said, doubt)[:, programs.head(platform)].numpy()
+                found = judge_scores(programs, platform, held, index, scores)
+                rows.append({**common, "system": job.system + extra, **where, **found})
     return rows
-
-
-def _doubts(job: Job) -> tuple[float, ...]:
-    """How the seeds are also judged together; in the final table as a plain mean."""
-    if len(job.seeds) == 1 or job.table not in ("sweep", "main"):
-        return ()
-    return (0.0, 1.0, 2.0) if job.table == "sweep" else (0.0,)
-
-
-def _mean_score(score: Any, members: list[int], doubt: float = 0.0) -> Any:
-    """The mean of the members' scores, less so many times their disagreement."""
-
-    def together(index: np.ndarray[Any, Any]) -> Any:
-        scores = np.stack([score(k, index) for k in members])
-        return scores.mean(0) - doubt * scores.std(0)
-
-    return together
 
 
 def _long_enough(
@@ -221,11 +209,15 @@ def _long_enough(
 
 
 def judge_one(programs: ProgramSet, platform: str, held: list[int], score: Any) -> dict[str, Any]:
-    """Per task figures of one model on its held-out tasks, full and thinned."""
-    head = programs.head(platform)
+    """As `judge_scores`, of a function from program indices to scores."""
     index = judged_index(programs, platform, held)
-    scores = np.asarray(score(index))
-    scores = scores[:, head] if scores.ndim == 2 else scores
+    return judge_scores(programs, platform, held, index, np.asarray(score(index)))
+
+
+def judge_scores(
+    programs: ProgramSet, platform: str, held: list[int], index: Any, scores: Any
+) -> dict[str, Any]:
+    """Per task figures of one model on its held-out tasks, full and thinned."""
     verdict = judge_programs(programs, platform, index, scores)
     thin = np.isin(index, judged_index(programs, platform, held, thin=True))
     thinned = judge_programs(programs, platform, index[thin], scores[thin])
@@ -261,8 +253,8 @@ def _train(
         many.fit()
         steps += many.steps
 
-    def score(k: int, index: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        return many.predict(k, torch.from_numpy(index)).numpy()
+    def score(k: int, index: np.ndarray[Any, Any]) -> torch.Tensor:
+        return many.outputs(k, torch.from_numpy(index))
 
     return score, steps, size
 
@@ -306,8 +298,8 @@ def _train_singly(
         trainer.fit()
         trainers.append(trainer)
 
-    def score(k: int, index: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def score(k: int, index: np.ndarray[Any, Any]) -> torch.Tensor:
         chosen = torch.from_numpy(index).to(trainers[k].device)
-        return predict(trainers[k].model, trainers[k].batch, chosen).cpu().numpy()
+        return predict_outputs(trainers[k].model, trainers[k].batch, chosen).cpu()
 
     return score, trainers[0].steps, size

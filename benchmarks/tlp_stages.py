@@ -52,10 +52,6 @@ def _for(platform: str, settings: dict[str, Any]) -> dict[str, Any]:
     return {**kept, "train": {**settings["train"], "epochs": epochs}}
 
 
-CHEAP = ("base", "physics alone", "no rows attend", "width 64")
-"""Also judged as four networks together: four of these cost about what one of `base` does."""
-
-
 def sweep() -> list[Job]:
     """Choices on folds 0-2, in order of what we most want to know."""
     jobs = []
@@ -64,9 +60,8 @@ def sweep() -> list[Job]:
             where = {"platforms": ANSOR, "seeds": (0, 1)}
             jobs.append(Job(table="sweep", system=system, **where, **settings))
             continue
-        seeds = (0, 1, 2, 3) if system in CHEAP else (0, 1)
         for platform in ("k80", "mi50", "a100", "v100"):
-            where = {"platforms": (platform,), "seeds": seeds}
+            where = {"platforms": (platform,), "seeds": (0, 1)}
             jobs.append(Job(table="sweep", system=system, **where, **_for(platform, settings)))
     return jobs
 
@@ -95,6 +90,39 @@ def variants() -> dict[str, dict[str, Any]]:
     }
 
 
+def mixes() -> dict[str, dict[str, Any]]:
+    """Several networks in one model, as many as the wanted speed allows."""
+    wide = {"groups": {"size": 256, "per_batch": 4}, "train": {"regret_weight": 10.0}}
+    pair = {"members": 2, "physics_members": 2}
+    return {
+        "2 of 64 + 2, wide": {**_with(trunk={"width": 64}, **wide), **pair},
+        "2 of 64 + 2": {**_with(trunk={"width": 64}), **pair},
+        "4 physics, wide": {**_with(trunk={"style": "physics"}, **wide), "members": 4},
+        "1 of 96 + 2, wide": {**_with(trunk={"width": 96}, **wide), "physics_members": 2},
+        "2 of 64 + 4, wide": {
+            **_with(trunk={"width": 64}, **wide),
+            **{"members": 2, "physics_members": 4},
+        },
+        "1 of 128, wide": _with(**wide),
+    }
+
+
+def members() -> list[Job]:
+    """The second choice on folds 0-2: which networks together, and how much doubt."""
+    return [
+        Job(
+            table="members",
+            system=system,
+            platforms=(platform,),
+            seeds=(0,),
+            doubts=(0.5, 1.0) if system != "1 of 128, wide" else (),
+            **_for(platform, settings),
+        )
+        for system, settings in mixes().items()
+        for platform in ("k80", "mi50", "a100", "v100")
+    ]
+
+
 def final() -> list[Job]:
     """The frozen configuration: 5 folds x 3 seeds, every platform; beside it the paper's preset."""
     every = {"folds": (0, 1, 2, 3, 4), "seeds": (0, 1, 2)}
@@ -104,10 +132,16 @@ def final() -> list[Job]:
     ]
     few = {"folds": (0, 1, 2, 3, 4), "seeds": (0, 1)}
     jobs.append(Job(table="main", system="mtl-tlp", platforms=ANSOR, **few, **_mtl()))
-    for platform in ("v100", "k80", "mi50"):
-        one = {"folds": (0, 1, 2, 3, 4), "seeds": (0,)}
-        jobs.append(Job(table="main", system="paper", platforms=(platform,), **one, **PAPER))
     return jobs
+
+
+def paper() -> list[Job]:
+    """The published preset; nothing it sees has changed since `results/first`."""
+    one = {"folds": (0, 1, 2, 3, 4), "seeds": (0,)}
+    return [
+        Job(table="main", system="paper", platforms=(platform,), **one, **PAPER)
+        for platform in ANSOR
+    ]
 
 
 PAPER: dict[str, Any] = {
@@ -129,49 +163,57 @@ PAPER: dict[str, Any] = {
 
 def ablation() -> list[Job]:
     """V100, fold 0, 3 seeds: from the published preset to ours, then one change at a time."""
-    grouped = {"groups": BASE["groups"]}
-    alone = {"members": 1, "doubt": 0.0}
-    logs = {"implied": False, "context": False}
-    quiet = {**BASE["trunk"], "noise": 0.0}
-    plain = {**quiet, "style": "all", "mask": False, "positions": False, "dropout": 0.0}
+    where = {"platforms": ("v100",), "folds": (0,), "seeds": (0, 1, 2)}
+    return [
+        Job(table="ablation", system=name, **where, **_for("v100", settings))
+        for name, settings in {**_from_paper(), **_singles()}.items()
+    ]
+
+
+def _from_paper() -> dict[str, dict[str, Any]]:
+    """Each line keeps the changes of those before it."""
+    grouped = {"groups": {"size": 64, "per_batch": 16}}
+    spec = {"implied": False, "context": False, "physics": False, "recorded": True}
+    trunk = {"width": 128, "noise": 0.0, "physics_noise": 0.0, "dropout": 0.0, "style": "all"}
+    plain = {**trunk, "mask": False, "positions": False}
     old = {**PAPER["train"], "bf16": None}
-    rank = {**BASE["train"], "loss": "rank"}
-    steps: dict[str, dict[str, Any]] = {
+    rank = {"loss": "rank", "lr": 1e-3, "weight_decay": 1e-2}
+    both = {**rank, "loss": "both"}
+    ours = {**trunk, "dropout": 0.1}
+    live = {**ours, "style": "live"}
+    noisy = {**live, "noise": 0.3, "physics_noise": 0.1}
+    unread = {"physics": False, "recorded": True}
+
+    def line(trunk: dict[str, Any], spec: dict[str, Any], train: dict[str, Any]) -> dict[str, Any]:
+        return {"trunk": trunk, "spec": spec, "train": train, **grouped}
+
+    return {
         "0 paper": PAPER,
         "1 + batches by task": {**PAPER, **grouped},
-        "2 + log2 numbers, norm": {"trunk": plain, "spec": logs, "train": old, **grouped},
-        "3 + mask": {"trunk": {**plain, "mask": True}, "spec": logs, "train": old, **grouped},
-        "4 + positions": {
-            "trunk": {**quiet, "style": "all", "dropout": 0.0},
-            "spec": logs,
-            "train": old,
-            **grouped,
-        },
-        "5 + our recipe": {
-            "trunk": {**quiet, "style": "all"},
-            "spec": logs,
-            "train": rank,
-            **grouped,
-        },
-        "6 + implied extents": {
-            "trunk": {**quiet, "style": "all"},
-            "spec": {"context": False},
-            "train": rank,
-            **grouped,
-        },
-        "7 + shapes of the task": {
-            **_with(trunk={"style": "all", "noise": 0.0}, train={"loss": "rank"}),
-            **alone,
-        },
-        "8 + squared error": {**_with(trunk={"style": "all", "noise": 0.0}), **alone},
-        "9 + live rows": {**_with(trunk={"noise": 0.0}), **alone},
-        "10 + noise on the numbers (ours)": _with(),
+        "2 + log2 numbers, norm": line(plain, spec, old),
+        "3 + mask, positions": line(trunk, spec, old),
+        "4 + our recipe": line(ours, spec, rank),
+        "5 + implied extents": line(ours, {**unread, "context": False}, rank),
+        "6 + shapes of the task": line(ours, unread, rank),
+        "7 + squared error": line(ours, unread, both),
+        "8 + live rows": line(live, unread, both),
+        "9 + stale extents hidden": line(live, {"physics": False}, both),
+        "10 + physical features": line(live, {}, both),
+        "11 + noise on the numbers": line(noisy, {}, both),
+        "12 ours (frozen)": _with(),
     }
-    singles: dict[str, dict[str, Any]] = {
-        "loss: attention, rank": _with(trunk={"style": "all"}, train={"loss": "rank"}),
-        "loss: attention, mse": _with(trunk={"style": "all"}, train={"loss": "mse"}),
-        "width 64": _with(trunk={"width": 64}),
-        "width 256": _with(trunk={"width": 256}),
+
+
+def _singles() -> dict[str, dict[str, Any]]:
+    return {
+        "loss: attention, rank": _with(train={"loss": "rank"}),
+        "loss: attention, mse": _with(train={"loss": "mse"}),
+        "no regret": _with(train={"regret_weight": 0.0}),
+        "whole primitives": _with(trunk={"style": "all", "whole": True}),
+        "data 10 %": {**_with(), "share": 0.1, "steps": 800},
+        "data 30 %": {**_with(), "share": 0.3, "steps": 800},
+        "width 32": _with(trunk={"width": 32}),
+        "width 128": _with(trunk={"width": 128}),
         "heads 1": _with(trunk={"heads": 1}),
         "heads 8": _with(trunk={"heads": 8}),
         "layers 0": _with(trunk={"layers": 0}),
@@ -179,26 +221,16 @@ def ablation() -> list[Job]:
         "blocks 0": _with(trunk={"blocks": 0}),
         "blocks 4": _with(trunk={"blocks": 4}),
         "crop: 8 numbers": _with(spec={"numbers": 8}),
-        "crop: 12 numbers": _with(spec={"numbers": 12}),
         "crop: 20 rows": _with(spec={"length": 20}),
         "crop: 30 rows": _with(spec={"length": 30}),
-        "four networks": {**_with(), "members": 4},
-        "whole primitives": _with(trunk={"style": "all", "whole": True}),
         "no failed class": _with(train={"failed_weight": 0.0}),
         "no running mean": _with(train={"average": 0.0}),
         "mixed groups": _with(groups={"by_task": False, "size": 1024, "per_batch": 1}),
-        "data 10 %": {**_with(), "share": 0.1, "steps": 800},
-        "data 30 %": {**_with(), "share": 0.3, "steps": 800},
         "loss: lstm, rank": _with(
             trunk={"style": "all", "backbone": "lstm"}, train={"loss": "rank"}
         ),
         "loss: lstm, mse": _with(trunk={"style": "all", "backbone": "lstm"}, train={"loss": "mse"}),
     }
-    where = {"platforms": ("v100",), "folds": (0,), "seeds": (0, 1, 2)}
-    return [
-        Job(table="ablation", system=name, **where, **settings)
-        for name, settings in {**steps, **singles}.items()
-    ]
 
 
 def mtl() -> list[Job]:
@@ -251,6 +283,8 @@ def smoke() -> list[Job]:
 STAGES: dict[str, Callable[[], list[Job]]] = {
     "smoke": smoke,
     "sweep": sweep,
+    "members": members,
+    "paper": paper,
     "final": final,
     "ablation": ablation,
     "mtl": mtl,

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from tlp_runs import Job, read_rows, row_key, run_job
-from tlp_stages import FROZEN, STAGES, thaw, variants
+from tlp_stages import FROZEN, STAGES, mixes, thaw
 
 
 def _expected(job: Job) -> list[str]:
@@ -78,31 +78,30 @@ def _line(job: Job, rows: list[dict[str, Any]], error: str) -> str:
         return f"{job.system} {job.platforms}: {error.strip().splitlines()[-1]}\n{error[-1500:]}"
     parts = []
     for platform in job.judged or job.platforms:
-        for kind in sorted({min(row["seed"], 0) for row in rows}, reverse=True):
+        for system in dict.fromkeys(row["system"] for row in rows):
             figures = [
                 (f[1] / f[2], f[1] / f[3], f[8])
                 for row in rows
-                if row["platform"] == platform and min(row["seed"], 0) == kind
+                if row["platform"] == platform and row["system"] == system
                 for f in row["tasks"].values()
             ]
             means = "/".join(f"{sum(x) / len(x):.3f}" for x in zip(*figures, strict=True))
-            parts.append(f"{platform if not kind else 'together'} {means}")
+            parts.append(f"{platform}{system[len(job.system) :]} {means}")
     took = f"{rows[0]['steps']} steps, {rows[0]['seconds_of_all']}s for {rows[0]['models']}"
     return f"{job.table}|{job.system}: {', '.join(parts)} ({took})"
 
 
 def freeze(args: argparse.Namespace) -> None:
-    """The variant with the best mean of top-1, top-5 and the steady figure.
+    """The mix with the best mean of top-1, top-5 and the steady figure.
 
-    Means over tasks, then over the sweep's platforms; folds 0-2; four networks together.
+    Means over tasks, then over the four platforms; folds 0-2.
     """
-    rows = [r for r in read_rows([args.out, *args.rows]) if r["table"] == "sweep"]
+    rows = [r for r in read_rows([args.out, *args.rows]) if r["table"] == "members"]
     found: dict[str, dict[str, list[float]]] = {}
     for row in rows:
-        if row["seed"] < 0 and not row["system"].startswith("mtl"):
-            for f in row["tasks"].values():
-                mine = found.setdefault(row["system"], {}).setdefault(row["platform"], [])
-                mine.append((f[1] / f[2] + f[1] / f[3] + f[8]) / 3)
+        for f in row["tasks"].values():
+            mine = found.setdefault(row["system"], {}).setdefault(row["platform"], [])
+            mine.append((f[1] / f[2] + f[1] / f[3] + f[8]) / 3)
     most = max(map(len, found.values()))
     means = {
         name: sum(sum(v) / len(v) for v in where.values()) / len(where)
@@ -110,7 +109,8 @@ def freeze(args: argparse.Namespace) -> None:
         if len(where) == most
     }
     best = max(means, key=lambda name: means[name])
-    settings = {**variants()[best.partition(" x4")[0]], "members": 1, "doubt": 0.0}
+    name, _, doubt = best.partition(", doubt ")
+    settings = {**mixes()[name], "doubt": float(doubt or 0)}
     frozen = {"chosen": best, "folds": [0, 1, 2], "settings": settings, "means": means}
     args.frozen.write_text(json.dumps(frozen, indent=1) + "\n")
     for name, value in sorted(means.items(), key=lambda item: -item[1]):
@@ -137,7 +137,7 @@ def main() -> None:
             sub.add_argument("--workers", type=int, default=1)
     args = parser.parse_args()
     if args.verb == "run":
-        if args.stage != "sweep":
+        if args.stage not in ("sweep", "members"):
             thaw(args.frozen)
         run_stage(args)
     elif args.verb == "freeze":

@@ -189,8 +189,12 @@ def chosen(rows: list[dict[str, Any]], system: str, platform: str) -> str:
 def run_trees(args: argparse.Namespace) -> None:
     """Tunes on folds 0-2, then runs the chosen settings on all folds."""
     args.out.mkdir(parents=True, exist_ok=True)
-    platforms = args.only.split(",") if args.only else ["a100", "k80", "v100", "mi50"]
-    path = args.out / f"tlp_rows_trees_{'_'.join(platforms)}.jsonl"
+    platforms = ["a100", "k80", "v100", "mi50"]
+    systems = list(SYSTEMS)
+    if args.only:  # such as k80,lightgbm: processes share the work
+        platforms = [name for name in platforms if name in args.only.split(",")]
+        systems = [name for name in systems if name in args.only.split(",")] or systems
+    path = args.out / f"tlp_rows_trees_{'_'.join([*platforms, *systems])}.jsonl"
     rows = [r for r in read_rows([args.out, *args.rows]) if r["table"] == "trees"]
     done = {row_key(row) for row in rows}
     deadline = time.monotonic() + args.seconds
@@ -212,9 +216,9 @@ def run_trees(args: argparse.Namespace) -> None:
 
     for platform in platforms:
         for fold in TUNED_ON:
-            for system, grid in SYSTEMS.items():
-                for name in grid:
+            for system in systems:
+                for name in SYSTEMS[system]:
                     go(system, name, platform, fold, 0)
         for fold in range(5):
-            for system in SYSTEMS:
+            for system in systems:
                 go(system, chosen(rows, system, platform), platform, fold, 0)

@@ -5,7 +5,7 @@ import torch
 
 from tensorese.language import Encoder
 from tensorese.models.mtl_tlp import MTLTLP
-from tensorese.models.predict import as_batch, predict
+from tensorese.models.predict import as_batch, predict, predict_outputs
 from tensorese.models.programs import ProgramSet, encode_programs
 from tensorese.models.tlp import TLP, ModelError, TLPConfig
 from tensorese.models.trunk import TrunkConfig
@@ -42,3 +42,16 @@ def test_unknown_platform_is_named_with_a_guess(toy: ProgramSet) -> None:
 def test_plain_tlp_takes_one_platform(toy: ProgramSet) -> None:
     with pytest.raises(ModelError, match="use mtl-tlp"):
         TLP(TLPConfig(spec=toy.spec()), ("fast", "slow"))
+
+
+def test_networks_of_two_kinds_share_a_model(toy: ProgramSet) -> None:
+    trunk = TrunkConfig(width=16, heads=2)
+    config = TLPConfig(trunk=trunk, spec=toy.spec(), members=2, physics_members=1, doubt=0.5)
+    model = MTLTLP(config, ("fast",))
+    model.add_head("new")
+    batch = as_batch(encode_programs(toy, Encoder(config.spec)))
+    outputs = predict_outputs(model, batch, torch.arange(5))
+    assert outputs.shape == (5, 2, 6)
+    each = outputs[..., 0::2] + torch.nn.functional.logsigmoid(3.0 - outputs[..., 1::2])
+    want = each.mean(-1) - 0.5 * each.std(-1, correction=0)
+    torch.testing.assert_close(predict(model, batch, torch.arange(5)), want)

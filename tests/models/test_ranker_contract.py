@@ -25,6 +25,7 @@ TRUNKS = {
     "all": replace(SMALL, style="all"),
     "lstm": replace(SMALL, style="all", backbone="lstm"),
     "whole": replace(SMALL, style="all", whole=True),
+    "physics": replace(SMALL, style="physics"),
 }
 ALL = [*TRUNKS, "paper", "paper lstm"]
 

@@ -70,6 +70,7 @@ def save_model(folder: str | os.PathLike[str], model: TLP, card: Card) -> Path:
         "trunk": asdict(model.config.trunk),
         "matrix": asdict(model.config.spec),
         "members": model.config.members,
+        "physics_members": model.config.physics_members,
         "doubt": model.config.doubt,
         "features": features_hash(),
         "vocabulary": {"version": vocabulary.version, "hash": vocabulary.hash},
@@ -115,6 +116,7 @@ def load_model(folder: str | os.PathLike[str], *, device: str = "cpu") -> SavedM
             trunk=TrunkConfig(**config["trunk"]),
             spec=spec,
             members=config["members"],
+            physics_members=config["physics_members"],
             doubt=config["doubt"],
         )
         model = KINDS[config["kind"]](shape, tuple(config["platforms"]))

@@ -23,6 +23,6 @@ class MTLTLP(TLP):
         for member in self.members:
             assert isinstance(member, Member)
             old = None if place is None else member.heads[place]
-            head = make_head(self.config.trunk) if old is None else copy.deepcopy(old)
+            head = make_head(member.config) if old is None else copy.deepcopy(old)
             member.heads.append(head.to(device))
         self.platforms = (*self.platforms, platform)

@@ -18,14 +18,22 @@ def as_batch(encoded: Encoded) -> ProgramBatch:
     )
 
 
-def predict(
+def predict(model: TLP, batch: ProgramBatch, index: Tensor, *, bf16: bool = False) -> Tensor:
+    """Scores `[len(index), platforms]` in float32."""
+    return model.score(predict_outputs(model, batch, index, bf16=bf16))
+
+
+def predict_outputs(
     model: TLP, batch: ProgramBatch, index: Tensor, *, chunk: int = 8192, bf16: bool = False
 ) -> Tensor:
-    """Scores `[len(index), platforms]` in float32."""
+    """What the model's networks say, `[len(index), platforms, 2 * members]` in float32."""
     model.eval()
     device = batch.sketch_N.device
     parts = []
     with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
         for piece in torch.split(index, chunk):
-            parts.append(model.score(model(batch.select(piece).compact()).float()))
-    return torch.cat(parts) if parts else torch.zeros(0, 1)
+            if len(piece):
+                parts.append(model(batch.select(piece).compact()).float())
+    if not parts:
+        return torch.zeros(0, len(model.platforms), 2 * len(model.members), device=device)
+    return torch.cat(parts)

@@ -6,7 +6,7 @@ rank score and the logit of "this program fails".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
@@ -29,8 +29,19 @@ class TLPConfig:
     spec: MatrixSpec = field(default_factory=MatrixSpec)
     members: int = 1
     """Networks of this trunk in one model, started apart, trained side by side."""
+    physics_members: int = 0
+    """Networks beside them that see the physical features alone: they cost next to nothing."""
     doubt: float = 0.0
     """The score is the members' mean less so many times their disagreement."""
+
+    @property
+    def trunks(self) -> tuple[TrunkConfig, ...]:
+        """One per network."""
+        plain = replace(self.trunk, style="physics", width=PHYSICS_WIDTH)
+        return (self.trunk,) * self.members + (plain,) * self.physics_members
+
+
+PHYSICS_WIDTH = 128
 
 
 def default_config(spec: MatrixSpec, **changes: object) -> TLPConfig:
@@ -67,11 +78,12 @@ def make_head(config: TrunkConfig) -> nn.Module:
 class Member(nn.Module):
     """One trunk and its heads: `[N, heads, 2]`."""
 
-    def __init__(self, config: TLPConfig, platforms: tuple[str, ...]) -> None:
+    def __init__(self, config: TrunkConfig, spec: MatrixSpec, platforms: tuple[str, ...]) -> None:
         super().__init__()
-        self.per_position = config.trunk.style == "paper"
-        self.trunk = make_trunk(config.trunk, config.spec)
-        self.heads = nn.ModuleList(make_head(config.trunk) for _ in platforms)
+        self.config = config
+        self.per_position = config.style == "paper"
+        self.trunk = make_trunk(config, spec)
+        self.heads = nn.ModuleList(make_head(config) for _ in platforms)
 
     def forward(self, batch: ProgramBatch) -> Tensor:
         x = self.trunk(batch)
@@ -92,17 +104,18 @@ class TLP(nn.Module):
             )
         self.config = config
         self.platforms = platforms
-        self.members = nn.ModuleList(Member(config, platforms) for _ in range(config.members))
+        self.members = nn.ModuleList(Member(t, config.spec, platforms) for t in config.trunks)
 
     def forward(self, batch: ProgramBatch) -> Tensor:
         return torch.cat([member(batch) for member in self.members], dim=-1)
 
-    def score(self, outputs: Tensor) -> Tensor:
+    def score(self, outputs: Tensor, doubt: float | None = None) -> Tensor:
         """`[N, heads]`: the rank score, lowered where a failure is likely or members disagree."""
+        doubt = self.config.doubt if doubt is None else doubt
         each = outputs[..., 0::2] + F.logsigmoid(3.0 - outputs[..., 1::2])
-        if self.config.members == 1:
+        if each.shape[-1] == 1:
             return each[..., 0]
-        return each.mean(-1) - self.config.doubt * each.std(-1, correction=0)
+        return each.mean(-1) - doubt * each.std(-1, correction=0)
 
     def head_index(self, platform: str) -> int:
         if platform not in self.platforms:

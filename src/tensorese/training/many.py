@@ -161,8 +161,13 @@ class ManyTrainer:
         source = self.average if self.config.average else self.params
         return {name: tensor[model].detach().clone() for name, tensor in source.items()}
 
-    def predict(self, model: int, index: Tensor, chunk: int = 16384) -> Tensor:
+    def predict(self, model: int, index: Tensor) -> Tensor:
         """Scores `[len(index), platforms]` of one model."""
+        scores: Tensor = self.skeleton.score(self.outputs(model, index))
+        return scores
+
+    def outputs(self, model: int, index: Tensor, chunk: int = 16384) -> Tensor:
+        """What the networks of one model say, `[len(index), platforms, 2 * members]`."""
         weights = self.weights(model)
         parts = []
         self.skeleton.eval()
@@ -174,7 +179,7 @@ class ManyTrainer:
                 out: Any = functional_call(
                     self.skeleton, weights, (self.batch.select(piece).compact(),)
                 )
-                parts.append(self.skeleton.score(out.float()).cpu())
+                parts.append(out.float().cpu())
         self.skeleton.train()
         return torch.cat(parts)
 

@@ -29,6 +29,7 @@ from tensorese.training.trainer import Progress, TrainConfig, Trainer
 
 SPLITS = ("by-workload", "by-operator", "by-network")
 MEMBERS = 1
+PHYSICS_MEMBERS = 0
 DOUBT = 0.0
 VALIDATION_SHARE = 8
 """One in this many training workloads validates."""
@@ -47,6 +48,7 @@ class Recipe:
     """The network that is held out: none of its workloads is trained on, wherever it occurs."""
     preset: str = "default"
     members: int = MEMBERS
+    physics_members: int = PHYSICS_MEMBERS
     doubt: float = DOUBT
     trunk: TrunkConfig = dataclasses.field(default_factory=TrunkConfig)
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
@@ -55,7 +57,7 @@ class Recipe:
 def apply_settings(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
     """`--set key=value`, the key being a field of the trunk, the training or its groups."""
     for key, text in settings.items():
-        if key in ("members", "doubt"):
+        if key in ("members", "physics_members", "doubt"):
             recipe = _set(recipe, key, text)
         elif key in _names(TrunkConfig):
             recipe = replace(recipe, trunk=_set(recipe.trunk, key, text))
@@ -66,7 +68,7 @@ def apply_settings(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
             recipe = replace(recipe, train=_set(recipe.train, key, text))
         else:
             known = sorted({*_names(TrunkConfig), *_names(GroupConfig), *_names(TrainConfig)})
-            known = ["doubt", "members", *known]
+            known = ["doubt", "members", "physics_members", *known]
             raise DataError(
                 f"--set takes a known setting, but got {key!r}{did_you_mean(key, known)}; "
                 f"known: {', '.join(k for k in known if k != 'groups')}"
@@ -199,6 +201,7 @@ def build_model(recipe: Recipe, programs: ProgramSet) -> TLP:
             trunk=recipe.trunk,
             spec=programs.spec(),
             members=recipe.members,
+            physics_members=recipe.physics_members,
             doubt=recipe.doubt,
         )
     return KINDS[recipe.kind](config, platforms)
