@@ -12,6 +12,7 @@ from tlp_runs import PLATFORMS
 from tlp_trees import chosen
 
 Rows = list[dict[str, Any]]
+FULL = "matrix and physics"
 FIELDS = {"top1": 2, "top5": 3, "top10": 4}
 
 
@@ -85,15 +86,27 @@ def main_table(rows: Rows) -> str:
 
 
 def systems(rows: Rows, platform: str) -> dict[str, Rows]:
-    trees = [r for r in rows if r["table"] == "trees"]
     found = {
-        name: _select(rows, "main", name, platform)
-        for name in ("tlp", "tlp x3", "mtl-tlp", "mtl-tlp x2", "paper")
+        name: _select(rows, "main", name, platform) for name in ("tlp", "mtl-tlp", "first", "paper")
     }
-    for system in ("lightgbm", "xgboost"):
-        name = f"{system} {chosen(trees, system, platform)}"
-        found[name] = _select(trees, "trees", name, platform)
+    for columns in (FULL, "matrix"):
+        trees = [r for r in rows if r["table"] == "trees" and r["columns"] == columns]
+        for system in ("lightgbm", "xgboost"):
+            name = f"{system} {chosen(trees, system, platform)}"
+            found[f"{name} ({columns})"] = _select(trees, "trees", name, platform)
     return found
+
+
+def with_first(rows: Rows, first: Rows) -> Rows:
+    """The main rows of the tables before the physical features stand beside the new ones."""
+    renamed = {"tlp": "first", "paper": "paper"}
+    old = [
+        {**row, "system": renamed.get(row["system"], row["system"])}
+        for row in first
+        if row["table"] == "trees" or (row["table"] == "main" and row["system"] in renamed)
+    ]
+    both = [*rows, *old]
+    return [{**row, "columns": row["settings"].get("columns", "matrix")} for row in both]
 
 
 def paired_table(rows: Rows) -> str:

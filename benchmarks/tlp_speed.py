@@ -41,7 +41,13 @@ ANSOR = PLATFORMS[:3]
 
 
 def _model(programs: Any, platforms: tuple[str, ...]) -> MTLTLP:
-    config = TLPConfig(trunk=TrunkConfig(**BASE["trunk"]), spec=programs.spec())
+    config = TLPConfig(
+        trunk=TrunkConfig(**BASE["trunk"]),
+        spec=programs.spec(),
+        members=BASE.get("members", 1),
+        physics_members=BASE.get("physics_members", 0),
+        doubt=BASE.get("doubt", 0.0),
+    )
     return MTLTLP(config, platforms)
 
 

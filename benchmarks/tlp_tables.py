@@ -147,9 +147,9 @@ def main() -> None:
 
         run_trees(args)
     else:
-        from tlp_report import report
+        from tlp_report import report, with_first
 
-        print(report(read_rows([args.out, *args.rows])))
+        print(report(with_first(read_rows([args.out]), read_rows(args.rows))))
 
 
 if __name__ == "__main__":
