@@ -10,13 +10,14 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tensorese.deploy.errors import DeployError
 from tensorese.deploy.folder import Best
+from tensorese.deploy.plain import plain_schedule
 from tensorese.measure import workload_of
 from tensorese.records.nouns import Workload, canonical_json
 from tensorese.tvm_env import import_tvm
@@ -32,7 +33,7 @@ class Applied:
     tuned: dict[str, str]
     """Kernel name to workload id, for kernels with a chosen program."""
     untuned: dict[str, str]
-    """The same for kernels left as TVM's default."""
+    """The same for kernels without: scheduled plainly on a CPU, as TVM does it elsewhere."""
     workloads: dict[str, Workload]
     """Of all kernels, by id."""
 
@@ -101,32 +102,37 @@ def without_layouts(trace: str) -> str:
 def apply_programs(
     prepared: Any, best: Mapping[str, Best], target: str, *, prepack: bool = True
 ) -> Applied:
-    """`prepared` with every kernel that has a program scheduled by it.
+    """`prepared` with every kernel that has a program scheduled by it, the others plainly.
 
     Without `prepack` kernels read the weights in the order the network has them.
     """
+    cpu = json.loads(target)["kind"] == "llvm"
     kernels: dict[Any, Kernel] = {}
-    untuned: dict[str, str] = {}
     workloads: dict[str, Workload] = {}
+    names = Applied(module=prepared, tuned={}, untuned={}, workloads=workloads)
     for var, function in kernels_of(prepared).items():
         workload = workload_of(normalised(function))
         workloads[workload.id] = workload
         chosen = best.get(workload.id)
-        if chosen is None:
-            untuned[str(var.name_hint)] = workload.id
-        else:
+        if chosen is not None:
             scheduled = scheduled_module(chosen, workload, target, prepack=prepack)
-            kernels[var] = Kernel(workload.id, scheduled)
-    module, tuned = _rewritten(prepared, kernels)
-    return Applied(module=module, tuned=tuned, untuned=untuned, workloads=workloads)
+            kernels[var] = Kernel(workload.id, scheduled, names.tuned)
+        elif cpu:
+            scheduled = plain_schedule(normalised(function))
+            kernels[var] = Kernel(workload.id, scheduled, names.untuned)
+        else:
+            names.untuned[str(var.name_hint)] = workload.id
+    return replace(names, module=_rewritten(prepared, kernels))
 
 
 class Kernel:
     """One scheduled kernel, its weight copies cut out, and how to do them beforehand."""
 
-    def __init__(self, workload_id: str, scheduled: Any) -> None:
+    def __init__(self, workload_id: str, scheduled: Any, names: dict[str, str]) -> None:
         self.workload_id = workload_id
         self.scheduled = scheduled
+        self.names = names
+        """Where it enters the name it gets."""
         transform = importlib.import_module("tvm.s_tir.transform")
         cut = transform.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)
         self.function = _plain(cut(scheduled)["main"])
@@ -166,8 +172,8 @@ def _plain(function: Any) -> Any:
     )
 
 
-def _rewritten(prepared: Any, kernels: Mapping[Any, Kernel]) -> tuple[Any, dict[str, str]]:
-    """The module that calls the new kernels on packed weights; and their workloads by name."""
+def _rewritten(prepared: Any, kernels: Mapping[Any, Kernel]) -> Any:
+    """The module that calls the new kernels on packed weights."""
     relax = import_tvm().relax
     made: dict[Any, Any] = {}
 
@@ -179,7 +185,9 @@ def _rewritten(prepared: Any, kernels: Mapping[Any, Kernel]) -> tuple[Any, dict[
                 return call
             old, arguments = call.args[0], list(call.args[1].fields)
             if old not in made:
-                made[old] = self.builder_.add_func(kernels[old].function, f"{old.name_hint}_tuned")
+                kernel = kernels[old]
+                made[old] = self.builder_.add_func(kernel.function, f"{old.name_hint}_scheduled")
+                kernel.names[str(made[old].name_hint)] = kernel.workload_id
             packed = relax.Tuple(kernels[old].packed(arguments))
             given = [made[old], packed, *call.args[2:]]
             return relax.Call(call.op, given, call.attrs, call.ty_args)
@@ -188,5 +196,4 @@ def _rewritten(prepared: Any, kernels: Mapping[Any, Kernel]) -> tuple[Any, dict[
     for var, function in prepared.functions.items():
         if isinstance(function, relax.Function):
             caller.builder_.update_func(var, caller.visit_expr(function))
-    module = relax.transform.DeadCodeElimination()(caller.builder_.get())
-    return module, {str(new.name_hint): kernels[old].workload_id for old, new in made.items()}
+    return relax.transform.DeadCodeElimination()(caller.builder_.get())
