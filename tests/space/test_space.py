@@ -143,6 +143,22 @@ def test_a_task_that_stock_cannot_schedule_is_refused_in_one_line() -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_a_large_kernel_beside_the_tiled_one_is_covered() -> None:
+    """Its three-way split is reordered too, over loops that no tile decides (GPT-2's GELU)."""
+    tvm = import_tvm("llvm")
+    te = tvm.te
+    a, b = te.placeholder((128, 16), name="a"), te.placeholder((16, 4096), name="b")
+    k = te.reduce_axis((0, 16), name="k")
+    c = te.compute((128, 4096), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="c")
+    d = te.compute((128, 4096), lambda i, j: te.tanh(c[i, j]) + c[j % 128, j], name="d")
+    space = task_space(tvm.IRModule({"main": te.create_prim_func([a, b, d])}), CUDA)
+    assert any(str(i.kind.name) == "Reorder" for i in space.referee.instructions[0][-8:])
+    assert [sketch.reason for sketch in space.sketches] == [""] * len(space.sketches)
+    found = audit(space, 0, legal=6, stock=2)
+    assert found.were_legal == found.called_legal == 6
+    assert found.we_accepted == found.stock_accepted
+
+
 def test_materialised_programs_replay_from_their_trace_alone() -> None:
     space = _space("conv2d", "llvm")
     tvm = space.referee.tvm

@@ -88,9 +88,11 @@ class _Reader:
                 self.loops[name] = (column,)
 
     def _reorder(self, _: int, inputs: list[str], __: Any, ___: Any) -> None:
+        mine = {column for name in inputs for column in self.loops.get(name, ())}
+        if not mine:  # a large elementwise kernel beside the tiled one, spread over blocks
+            return
         self.reorders += 1
         self.order = list(inputs)
-        mine = {column for name in inputs for column in self.loops.get(name, ())}
         for index, names in self.listed.values():
             # The tiled block is the one whose loops were split last before the reordering.
             axes = self._axes(names, mine)
