@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from common import RESULTS, ROOT, provenance, write_result
-from peak import peak_gflops
+from tensorese.measure.peak import peak_gflops
 
 NETWORKS = ("resnet18", "mobilenet_v2", "bert_tiny", "light_resnet50", "light_squeezenet")
 WORK = ROOT / "runs" / "end_to_end"

@@ -12,6 +12,7 @@ from typing import Any
 
 from tensorese.errors import TargetError
 from tensorese.measure.crew import start_early
+from tensorese.measure.peak import known_peak
 from tensorese.measure.tuning_farm import TuningFarm
 from tensorese.search.base import Ranker
 from tensorese.search.events import Announcer, Callback
@@ -83,6 +84,7 @@ def tune(
             started=begun,
             records=records,
             compiles=compile,
+            peak_gflops=known_peak() if json.loads(parsed)["kind"] == "llvm" else None,
         )
     if not compile:
         return run

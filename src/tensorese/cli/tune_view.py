@@ -114,8 +114,10 @@ class LineView(View):
     def __init__(self) -> None:
         self.said = -math.inf
         self.tasks: dict[str, TaskLine] = {}
+        self.peak: float | None = None
 
     def on_start(self, event: Started) -> None:
+        self.peak = event.peak_gflops
         self.tasks = {task.workload: task for task in event.tasks}
         known = f", {event.known} trials known already" if event.known else ""
         self.on_note(
@@ -141,6 +143,9 @@ class LineView(View):
         for task in event.tasks:
             latency = f"{task.latency * 1e3:.4f} ms" if task.latency else "untuned"
             rate = f", {task.gflops:.1f} GFLOPS" if task.gflops else ""
+            rate += (
+                f" ({100 * task.gflops / self.peak:.0f} % of peak)" if rate and self.peak else ""
+            )
             note = f" ({task.note})" if task.note else ""
             self.on_note(f"{task.name} x{task.weight}: {latency}{rate}, {task.trials} trials{note}")
 
@@ -182,7 +187,8 @@ class TableView(LineView):
         self.console.print(text, highlight=False)
 
     def _draw(self) -> None:
-        self.live.update(task_table(list(self.tasks.values()), self.status), refresh=True)
+        table = task_table(list(self.tasks.values()), self.status, self.peak)
+        self.live.update(table, refresh=True)
 
 
 def task_table(tasks: Sequence[TaskLine], caption: str, peak: float | None = None) -> Any:

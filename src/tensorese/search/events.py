@@ -44,6 +44,8 @@ class Started:
     known: int
     """Trials of earlier sittings."""
     limits: dict[str, Any] = field(default_factory=dict)
+    peak_gflops: float | None = None
+    """Of the machine, where it is known."""
 
 
 @dataclass(frozen=True, kw_only=True)

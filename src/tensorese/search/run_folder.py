@@ -43,6 +43,8 @@ class RunHead:
     toolchain: Mapping[str, str]
     config: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
+    peak_gflops: float | None = None
+    """Of the machine, where it is known."""
 
     @property
     def fingerprint(self) -> str:
@@ -60,6 +62,7 @@ class RunHead:
             "config": dict(self.config),
             "environment": {"toolchain": dict(self.toolchain), **self.environment},
             "fingerprint": self.fingerprint,
+            "peak_gflops": self.peak_gflops,
             "tasks": [dict(task) for task in self.tasks],
         }
 

@@ -69,13 +69,12 @@ def tune_tasks(
     proposer_of: ProposerOf | None = None,
     records: Sequence[Store] = (),
     compiles: bool = False,
-    described: dict[str, Any] | None = None,
+    peak_gflops: float | None = None,
 ) -> Run:
     """Tunes or goes on tuning. `measurer.store` is set to the run's store.
 
     `started` is the time the process began, `compiles` says that a library is built afterwards
-    (time is left for it), `records` are of earlier runs, `described` is added to the
-    configuration that `run.json` keeps.
+    (time is left for it), `records` are of earlier runs, `peak_gflops` is the machine's.
     """
     head = RunHead(
         model=model,
@@ -84,8 +83,9 @@ def tune_tasks(
         platform=platform.name,
         tasks=[_described(task) for task in tasks],
         toolchain=_tools(platform),
-        config={**config.to_dict(), "ranker": ranker.name, **(described or {})},
+        config={**config.to_dict(), "ranker": ranker.name},
         environment=environment(),
+        peak_gflops=peak_gflops,
     )
     chosen = select(tasks, config.tasks)
     if json.loads(target)["kind"] == "llvm":

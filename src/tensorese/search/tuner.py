@@ -376,6 +376,7 @@ class Tuner:
                 tasks=[task.line() for task in self.tasks],
                 known=self._trials(),
                 limits=limits,
+                peak_gflops=self.folder.head.get("peak_gflops"),
             )
         )
 
