@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Set
 
 import numpy as np
 
 from tensorese.search.base import Proposal, Row, TaskState
-from tensorese.search.pool import Floats, new_rows
+from tensorese.search.pool import Floats, is_legal, new_rows
 from tensorese.search.shares import split
 from tensorese.space.replay import SCHEDULE_ERRORS, decisions_of
 from tensorese.space.space import TaskSpace
@@ -20,6 +20,7 @@ REPLAYS = 64
 """The most rows of an uncovered sketch that one call draws: each costs TVM some milliseconds."""
 _TRIES = 10  # replays per wanted row before the sketch is called exhausted
 _ROUNDS = 3
+_ASKED = 8  # rows that TVM may refuse per row wanted, before another sketch is tried
 
 
 def draw(
@@ -84,10 +85,27 @@ def random_proposals(
         for sketch, count in enumerate(split(n - len(taken), shares)):
             # A space nearly used up gives few new rows a draw: later rounds ask for many.
             tries = 2 * count if trial == 0 else max(2 * count, 32) * 8**trial
-            rows = new_rows(state, sketch, draw(state, sketch, tries, rng))
-            places = [(sketch, tuple(row)) for row in rows.tolist()]
-            fresh = [place for place in places if place not in taken and place not in known]
-            taken.update(dict.fromkeys(fresh[: count if trial == 0 else n - len(taken)]))
+            rows = new_rows(state, sketch, draw(state, sketch, tries, rng, computed=True))
+            wanted = count if trial == 0 else n - len(taken)
+            for row in _legal(state, sketch, rows, wanted, known | taken.keys()):
+                taken[sketch, row] = None
         if len(taken) >= n:
             break
     return [Proposal(sketch=sketch, row=row, origin="random") for sketch, row in taken]
+
+
+def _legal(
+    state: TaskState, sketch: int, rows: Ints, wanted: int, known: Set[tuple[int, Row]]
+) -> Iterator[Row]:
+    """Up to `wanted` of the rows; TVM, where it decides, is asked about few more than that."""
+    tried = 0
+    for row in rows:
+        place = tuple(row.tolist())
+        if wanted <= 0 or tried > _ASKED * (wanted + 4):
+            return
+        if (sketch, place) in known:
+            continue
+        tried += 1
+        if is_legal(state, sketch, row):
+            wanted -= 1
+            yield place

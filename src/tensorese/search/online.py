@@ -20,7 +20,7 @@ MANY = 256  # labels from which it is learnt no more
 MOST = 384  # labels kept, the best and the latest: a fit grows with their cube
 LENT = 192  # labels of other tasks that a task starts from
 CHUNK = 8192  # rows scored at once: bounds memory, and stays in the cache
-RISK = 1.0  # doublings that a sure failure costs a score
+RISK = 0.5  # doublings that a sure failure costs a score: logs hold failures that were no fault
 TRUST = 8.0  # how many labels of its own outweigh what other tasks say
 
 Key = tuple[str, str]

@@ -141,7 +141,7 @@ def _spread(
         if near[group][me]:
             passed.append(k)
             continue
-        if not _allowed(state, groups[group], int(at[k])):
+        if not is_legal(state, groups[group].sketch, groups[group].rows[int(at[k])]):
             continue
         chosen.append(k)
         gap = np.abs(places[group] - places[group][me]).sum(1)
@@ -149,13 +149,14 @@ def _spread(
     for k in passed:
         if len(chosen) == n:
             break
-        if _allowed(state, groups[int(of[k])], int(at[k])):
+        if is_legal(state, groups[int(of[k])].sketch, groups[int(of[k])].rows[int(at[k])]):
             chosen.append(k)
     return sorted(chosen)
 
 
-def _allowed(state: TaskState, group: Scored, at: int) -> bool:
-    space = state.space.sketches[group.sketch]
-    if state.computed(group.sketch) is space:
+def is_legal(state: TaskState, sketch: int, row: Ints) -> bool:
+    """Of a row that `TaskState.computed` calls legal: TVM is asked where that is not enough."""
+    space = state.space.sketches[sketch]
+    if state.computed(sketch) is space:
         return True
-    return bool(space.legal(group.rows[at : at + 1])[0])
+    return bool(space.legal(row[None])[0])
