@@ -27,7 +27,14 @@ from tensorese.records.nouns import Status
 
 FINALIST = "finalist"
 """The origin of candidates that are timed again with `STRICT`."""
-STRICT = TimingConfig(min_samples=10, max_samples=80, budget_ms=100.0, precision=0.003)
+STRICT = TimingConfig(
+    min_samples=10,
+    max_samples=80,
+    budget_ms=100.0,
+    precision=0.003,
+    lost_ratio=1000.0,  # it is near the best, whatever its first sample says
+    censor_ratio=1000.0,
+)
 TUNING = FarmConfig(
     run_batch=8,  # half a batch: its results are learnt from while the other half is built
     looks=1,  # finalists are timed again anyway

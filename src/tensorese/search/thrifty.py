@@ -24,7 +24,7 @@ _WEIGHT = 0.2  # doublings of speed that a doubling of the build time outweighs
 _ENOUGH = 12  # builds from which a task's own are believed
 _RIDGE = 4.0
 _UNROLL = "SampleCategorical 0"
-_HARMLESS = 6.0  # log2 of an unrolling that costs next to nothing
+_HARMLESS = 6.5  # log2 of an unrolling (64) that costs next to nothing
 
 
 @dataclass

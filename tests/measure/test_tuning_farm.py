@@ -1,0 +1,72 @@
+"""The farm of a tuning run: it waits while its owner thinks, ends on demand, re-times finalists."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+import farm_support as programs
+from tensorese.measure.base import Candidate
+from tensorese.measure.tuning_farm import FINALIST, Cancelled, TuningFarm
+from tensorese.records.nouns import Status
+
+pytestmark = pytest.mark.tvm
+
+
+def finalists(candidates: list[Candidate]) -> list[Candidate]:
+    return [replace(candidate, origin=FINALIST) for candidate in candidates]
+
+
+def test_nothing_is_timed_while_the_owner_thinks() -> None:
+    with TuningFarm(programs.host_target()) as farm:
+        if not farm.plan.exclusive:
+            pytest.skip("this machine has cores to spare: nobody is in the way")
+        farm.measure(programs.good())  # up and running
+        with farm.thinking():
+            ticket = farm.submit(programs.good())
+            time.sleep(2.0)
+            assert ticket.poll() == []
+        assert len(list(ticket)) == len(programs.good())
+
+
+def test_a_finalist_is_built_once_timed_longer_and_verified_every_time() -> None:
+    with TuningFarm(programs.host_target()) as farm:
+        chosen = finalists(list(programs.good()))
+        first = farm.measure(chosen)
+        kept = dict(farm._director.kept)  # type: ignore[attr-defined]
+        again = farm.measure(chosen)
+    assert len(kept) == len({candidate.program.id for candidate in chosen})
+    for one in [*first, *again]:
+        assert one.status is Status.OK and one.origin == FINALIST
+        assert one.verification["passed"]
+        assert len(one.run_secs) >= 10 or sum(one.run_secs) > 0.05
+    assert [a.build_secs for a in first] == [b.build_secs for b in again], "not built again"
+
+
+def test_cancelled_it_ends_what_it_is_at_and_gives_up_the_rest() -> None:
+    with TuningFarm(programs.host_target()) as farm:
+        farm.measure(programs.good())
+        ticket = farm.submit(list(programs.good()) * 20)
+        farm.cancel()
+        settled = threading.Thread(target=farm.settle)
+        settled.start()
+        settled.join(timeout=60)
+        assert not settled.is_alive()
+        with pytest.raises(Cancelled):
+            list(ticket)
+        assert ticket.remaining > 0
+
+
+def test_builds_far_beyond_the_usual_are_cut() -> None:
+    with TuningFarm(programs.host_target()) as farm:
+        farm.measure(programs.good())
+        director = farm._director
+        job = type("Job", (), {"workload_id": "w", "candidate": programs.good()[0]})()
+        assert director._build_limit(job) == farm.config.build_timeout  # type: ignore[attr-defined]
+        director.build_secs["w"] = [0.5] * 8  # type: ignore[attr-defined]
+        assert director._build_limit(job) == pytest.approx(4.0)  # type: ignore[attr-defined]
+        director.build_secs["w"] = [0.05] * 8  # type: ignore[attr-defined]
+        assert director._build_limit(job) == pytest.approx(2.0)  # type: ignore[attr-defined]
