@@ -9,7 +9,7 @@ programs of like promise the cheap ones come first.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,7 +29,7 @@ _HARMLESS = 6.5  # log2 of an unrolling (64) that costs next to nothing
 
 @dataclass
 class _Builds:
-    """Build times of one task, and a linear model of their logarithm."""
+    """Build times of one task, and a linear model of how they differ from the guess."""
 
     rows: dict[Sketch, list[tuple[int, ...]]] = field(default_factory=dict)
     secs: dict[Sketch, list[float]] = field(default_factory=dict)
@@ -47,7 +47,8 @@ class _Builds:
             for name in named:
                 self.names.setdefault(name, len(self.names))
         x = np.vstack([table(named, self.names, n) for named, n in parts])
-        y = np.log2(np.concatenate([self.secs[sketch] for sketch, _ in self._items()]))
+        guessed = np.concatenate([_guess(named, n) for named, n in parts])
+        y = np.log2(np.concatenate([self.secs[sketch] for sketch, _ in self._items()])) - guessed
         if len(y) < _ENOUGH:
             return
         centred = x - x.mean(0)
@@ -60,10 +61,16 @@ class _Builds:
     def cost(self, sketch: Sketch, rows: Ints) -> Floats:
         """Doublings, up to a constant of the task."""
         named = named_features(sketch, rows)
-        if self.weights is None:
-            return np.maximum(named.get(_UNROLL, np.zeros(len(rows))) - _HARMLESS, 0.0) / 3
-        costs: Floats = table(named, self.names, len(rows)) @ self.weights
+        costs = _guess(named, len(rows))
+        if self.weights is not None:
+            costs = costs + table(named, self.names, len(rows)) @ self.weights
         return costs
+
+
+def _guess(named: Mapping[str, Floats], n: int) -> Floats:
+    """What is believed before, and corrected by, what is measured: heavy unrolling costs."""
+    guessed: Floats = np.maximum(named.get(_UNROLL, np.zeros(n)) - _HARMLESS, 0.0) / 2
+    return guessed
 
 
 class Thrifty:

@@ -21,7 +21,7 @@ from tensorese.records.store import Store
 from tensorese.search.base import Ranker
 from tensorese.search.budget import Budget
 from tensorese.search.events import Announcer, Callback
-from tensorese.search.evolution import Evolution
+from tensorese.search.evolution import Evolution, EvolutionConfig
 from tensorese.search.finalists import Winner
 from tensorese.search.run_folder import RunFolder, RunHead
 from tensorese.search.thrifty import Thrifty
@@ -33,6 +33,7 @@ from tensorese.tvm_env import toolchain_of
 if TYPE_CHECKING:
     from tensorese.workloads.tasks import Task
 
+_EVOLUTION = EvolutionConfig(population=1024)  # for small batches: thinking takes cores too
 # What must be the same for measurements of two sittings to be comparable.
 _TOOLS = ("tvm", "tvm_ffi", "llvm", "cuda")
 
@@ -100,7 +101,7 @@ def tune_tasks(
             measurer=measurer,
             config=config,
             ranker=ranker,
-            proposer_of=proposer_of or (lambda seed: Evolution(ranker, seed=seed)),
+            proposer_of=proposer_of or (lambda seed: Evolution(ranker, _EVOLUTION, seed)),
             budget=Budget(
                 config=config,
                 started=time.time() if started is None else started,

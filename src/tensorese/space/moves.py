@@ -186,6 +186,8 @@ class Moves:
 
     def mask(self, column: int, rows: Ints, width: int) -> Bools:
         """`[n, width]`: the locations offered after each row's earlier ones."""
+        if not len(rows):
+            return np.zeros((0, width), dtype=np.bool_)
         order = [place for place, _ in self.moved]
         name = self.moved[order.index(column)][1]
         prefixes, which = np.unique(
