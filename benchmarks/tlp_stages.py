@@ -15,7 +15,13 @@ from tlp_runs import PLATFORMS, Job
 ANSOR = PLATFORMS[:3]
 BASE: dict[str, Any] = {
     "trunk": {"width": 128, "feed": 2, "layers": 1, "dropout": 0.1, "noise": 0.3},
-    "train": {"epochs": 16, "loss": "both", "lr": 1e-3, "weight_decay": 1e-2},
+    "train": {
+        "epochs": 16,
+        "loss": "both",
+        "lr": 1e-3,
+        "weight_decay": 1e-2,
+        "regret_weight": 0.0,
+    },
     "groups": {"size": 64, "per_batch": 16},
 }
 FROZEN = Path(__file__).resolve().parent / "tlp_frozen.json"
@@ -155,6 +161,7 @@ PAPER: dict[str, Any] = {
         "clip": 0.5,
         "failed_weight": 0.0,
         "average": 0.0,
+        "regret_weight": 0.0,
         "bf16": False,
     },
     "groups": {"size": 1024, "per_batch": 1, "by_task": False},
@@ -177,7 +184,7 @@ def _from_paper() -> dict[str, dict[str, Any]]:
     trunk = {"width": 128, "noise": 0.0, "physics_noise": 0.0, "dropout": 0.0, "style": "all"}
     plain = {**trunk, "mask": False, "positions": False}
     old = {**PAPER["train"], "bf16": None}
-    rank = {"loss": "rank", "lr": 1e-3, "weight_decay": 1e-2}
+    rank = {"loss": "rank", "lr": 1e-3, "weight_decay": 1e-2, "regret_weight": 0.0}
     both = {**rank, "loss": "both"}
     ours = {**trunk, "dropout": 0.1}
     live = {**ours, "style": "live"}

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -59,3 +61,19 @@ def test_records_that_name_no_network(toy: ProgramSet) -> None:
         make_sides(toy, Recipe(split="by-network"))
     with pytest.raises(DataError, match="did you mean 'one'"):
         make_sides(toy, Recipe(split="by-network", networks={"one": toy.tasks[:1]}, held_out="on"))
+
+
+def test_defaults_are_the_frozen_configuration() -> None:
+    """What `tensorese train` does is what the final table was made with."""
+    path = Path(__file__).parents[2] / "benchmarks" / "tlp_frozen.json"
+    frozen = json.loads(path.read_text())["settings"]
+    recipe = Recipe()
+    trunk, train = asdict(recipe.trunk), asdict(recipe.train)
+    assert {k: trunk[k] for k in frozen["trunk"]} == frozen["trunk"]
+    assert {k: train[k] for k in frozen["train"]} == frozen["train"]
+    assert {k: train["groups"][k] for k in frozen["groups"]} == frozen["groups"]
+    assert (recipe.members, recipe.physics_members, recipe.doubt) == (
+        frozen["members"],
+        frozen["physics_members"],
+        frozen["doubt"],
+    )

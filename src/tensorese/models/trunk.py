@@ -30,7 +30,7 @@ class TrunkConfig:
 
     style: Literal["live", "all", "paper", "physics"] = "live"
     backbone: Literal["attention", "lstm"] = "attention"
-    width: int = 128
+    width: int = 64
     heads: int = 4
     layers: int = 1
     feed: int = 2

@@ -18,9 +18,9 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class GroupConfig:
-    size: int = 64
+    size: int = 256
     """Programs in a group: the list a ranking loss orders."""
-    per_batch: int = 16
+    per_batch: int = 4
     balance: float = 0.5
     """0: platforms weigh by their labels; 1: a platform with few labels is repeated up to par."""
     by_task: bool = True

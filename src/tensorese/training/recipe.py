@@ -28,8 +28,8 @@ from tensorese.training.groups import GroupConfig
 from tensorese.training.trainer import Progress, TrainConfig, Trainer
 
 SPLITS = ("by-workload", "by-operator", "by-network")
-MEMBERS = 1
-PHYSICS_MEMBERS = 0
+MEMBERS = 2
+PHYSICS_MEMBERS = 4
 DOUBT = 0.0
 VALIDATION_SHARE = 8
 """One in this many training workloads validates."""

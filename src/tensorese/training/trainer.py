@@ -30,12 +30,12 @@ Progress = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    epochs: int = 25
+    epochs: int = 16
     groups: GroupConfig = field(default_factory=GroupConfig)
     loss: Literal["rank", "mse", "both"] = "both"
     mse_weight: float = 10.0
     """Weight of the squared error beside the ranking loss."""
-    regret_weight: float = 0.0
+    regret_weight: float = 10.0
     """Weight of the expected regret of a pick by softmax."""
     failed_weight: float = 0.1
     """Weight of the class "fails"; 0 trains on valid programs only."""
