@@ -41,7 +41,8 @@ def is_label(measurement: Measurement) -> bool:
 def labels_of(measurements: Sequence[Measurement]) -> Floats:
     """Labels of runs of one task, at most 0."""
     seconds = np.array([seconds_of(m) for m in measurements])
-    return -np.minimum(np.log2(seconds / seconds.min()), WORST)
+    labels: Floats = -np.minimum(np.log2(seconds / seconds.min()), WORST)
+    return labels
 
 
 def columns_of(measurements: Sequence[Measurement], names: Names) -> Floats:
