@@ -75,13 +75,17 @@ class Farm(Measurer):
         if self._closing:
             raise MeasureError("a closed farm cannot measure; create another")
         ticket = Ticket(len(candidates))
-        bests: dict[str, float] = {}
+        bests = self._shared_bests()
         for index, candidate in enumerate(candidates):
             self._inbox.append(Job(next(self._ids), index, candidate, ticket, bests))
         if self._failure is not None:
             ticket.put(self._failure)
         self._wake()
         return ticket
+
+    def _shared_bests(self) -> dict[str, float]:
+        """The best latencies that a batch's candidates are held against: its own."""
+        return {}
 
     def close(self) -> None:
         if not self._closing:

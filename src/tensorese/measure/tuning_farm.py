@@ -58,10 +58,16 @@ class TuningFarm(Farm):
         self.calm.set()
         self.settled = threading.Event()
         self.phase_lock = threading.Lock()
+        self.bests: dict[str, float] = {}
+        """Of the whole run: who does not contend for a task's best is neither checked nor timed
+        again."""
         super().__init__(target, config, **kwargs)
 
     def _make_director(self) -> Director:
         return TuningDirector(self)
+
+    def _shared_bests(self) -> dict[str, float]:
+        return self.bests
 
     @contextlib.contextmanager
     def thinking(self) -> Iterator[None]:

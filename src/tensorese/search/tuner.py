@@ -1,4 +1,4 @@
-"""The tuning loop: pick a task, propose, materialise, measure, learn; until a limit is reached.
+"""The tuning loop: pick a task, propose, measure, learn; until a limit is reached.
 
 Two batches are in flight, of different tasks where there are two: while one is built and timed
 the next is thought of. What a batch is made of depends on the seed and on the batches learnt from
@@ -43,7 +43,7 @@ class _Flight:
     proposals: list[Proposal]
     programs: list[str]
     known: dict[str, Measurement]
-    """Results there were before: refused by TVM, or measured before the process was killed."""
+    """Results there were before the process was killed."""
     ticket: Ticket
     order: list[str] = field(default_factory=list)
     """Programs in the order they were submitted."""
@@ -196,10 +196,7 @@ class Tuner:
             )
         with self._phase("materialise"):
             missing = [p for p, i in zip(proposals, programs, strict=True) if i not in known]
-            candidates, refused = task.candidates(missing)
-        for measurement in refused:
-            self.folder.store.append(measurement)
-            known[measurement.program.id] = measurement
+            candidates = task.candidates(missing)
         flight = _Flight(
             number=self._next_number,
             task=index,

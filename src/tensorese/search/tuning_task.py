@@ -13,12 +13,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tensorese.measure.base import Candidate
-from tensorese.records.nouns import Measurement, Platform, Program, Status
+from tensorese.records.nouns import Measurement, Platform, Program
 from tensorese.search.base import Proposal, Proposer, TaskState
 from tensorese.search.events import TaskLine
 from tensorese.search.scheduler import Progress
 from tensorese.search.tuning_config import TuneError
-from tensorese.space.materialise import materialise
 from tensorese.space.replay import SCHEDULE_ERRORS
 from tensorese.space.space import task_space
 
@@ -111,27 +110,9 @@ class TuningTask:
     def program(self, proposal: Proposal) -> Program:
         return self.state.space.program(proposal.sketch, proposal.row, self.task.workload)
 
-    def candidates(
-        self, proposals: Sequence[Proposal]
-    ) -> tuple[list[Candidate], list[Measurement]]:
-        """Scheduled candidates, and the trials that ended here because TVM refused the row."""
-        rows = [(p.sketch, p.row) for p in proposals]
-        made = materialise(self.state.space, rows, self.task.workload)
-        candidates, refused = [], []
-        for proposal, one in zip(proposals, made, strict=True):
-            if one.schedule is None:
-                refused.append(
-                    Measurement(
-                        program=one.program,
-                        platform=self.platform,
-                        status=Status.INVALID,
-                        error=one.error,
-                        origin=proposal.origin,
-                    )
-                )
-            else:
-                candidates.append(Candidate(program=one.program, origin=proposal.origin))
-        return candidates, refused
+    def candidates(self, proposals: Sequence[Proposal]) -> list[Candidate]:
+        """Not scheduled here: build workers replay rows anyway, and there are several of them."""
+        return [Candidate(program=self.program(p), origin=p.origin) for p in proposals]
 
     def line(self) -> TaskLine:
         progress = self.progress
