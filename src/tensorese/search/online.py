@@ -142,7 +142,11 @@ class OnlineRanker:
         others = self._loan(key, sketch) if task.speed is None else self._made(key)
         named = named_features(sketch, rows)
         columns = table(named, task.names, len(rows))
-        scores = _arbitrary(rows) if others is None and task.speed is None else np.zeros(len(rows))
+        scores = (
+            _arbitrary(sketch, rows)
+            if others is None and task.speed is None
+            else np.zeros(len(rows))
+        )
         if others is not None:
             scores += task.share * others.predict(sketch, rows)
         if task.speed is not None:
@@ -197,6 +201,7 @@ def _kept(measurements: list[Measurement]) -> list[Measurement]:
     return sorted(older, key=seconds_of)[: MOST // 2] + latest
 
 
-def _arbitrary(rows: Ints) -> Floats:
+def _arbitrary(sketch: Sketch, rows: Ints) -> Floats:
     """A small fixed number a row, so that nobody takes the first rows for the best ones."""
-    return row_keys(rows) / np.float64(2**64) * 1e-3
+    keys = row_keys(rows) ^ np.uint64(int(sketch.id, 16))
+    return keys / np.float64(2**64) * 1e-3
