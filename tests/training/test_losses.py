@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from tensorese.training import losses
 from tensorese.training.losses import failure_loss, lambda_rank, squared_error
 
 pytestmark = pytest.mark.null
@@ -63,3 +64,12 @@ def test_failures_are_a_class_of_their_own() -> None:
     right = failure_loss(torch.tensor([[5.0, -5.0]]), failed, known)
     wrong = failure_loss(torch.tensor([[-5.0, 5.0]]), failed, known)
     assert float(right) < 0.01 < 4 < float(wrong)
+
+
+def test_expected_regret_is_low_when_the_best_leads() -> None:
+    labels = torch.tensor([[1.0, 0.5, 0.02, 0.9]])
+    valid = torch.tensor([[True, True, True, False]])
+    good = losses.expected_regret(torch.tensor([[9.0, 0.0, -9.0, 99.0]]), labels, valid)
+    bad = losses.expected_regret(torch.tensor([[-9.0, 0.0, 9.0, 99.0]]), labels, valid)
+    assert float(good) < 0.01
+    assert abs(float(bad) - 0.98) < 0.01  # the invalid program takes no part
