@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from deploy_support import make_run, small_network
 
+from deploy_support import make_run, small_network
 from tensorese.deploy import DeployError, Library, bench_run, compile_run, load
 from tensorese.deploy.compile import Timing, prepare_run
 from tensorese.deploy.folder import read_run

@@ -7,13 +7,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tuning_support import PLATFORM, TARGET, every_measurement, matmul_task
-
 from tensorese.measure.base import Candidate, Ticket
 from tensorese.measure.replay import ReplayMeasurer
 from tensorese.search.online import OnlineRanker
 from tensorese.search.tune_tasks import tune_tasks
 from tensorese.search.tuning_config import TuneConfig
+from tuning_support import PLATFORM, TARGET, every_measurement, matmul_task
 
 
 class Slowly(ReplayMeasurer):

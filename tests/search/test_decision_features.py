@@ -7,9 +7,9 @@ import sys
 
 import numpy as np
 import pytest
-from search_support import toy_sketch
 
 from measurements_support import matmul_measurement
+from search_support import toy_sketch
 from tensorese.search.decision_features import emphasis, named_features, table
 
 pytestmark = pytest.mark.null

@@ -7,8 +7,8 @@ import time
 import numpy as np
 import numpy.typing as npt
 import pytest
-from search_support import drawn, measured, task_state
 
+from search_support import drawn, measured, task_state
 from tensorese.records.nouns import Measurement, Sketch, Workload
 from tensorese.search.base import TaskState
 from tensorese.search.evolution import Evolution, EvolutionConfig, SearchError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from search_support import drawn, few_rows_space, measured, task_state, toy_space
 
+from search_support import drawn, few_rows_space, measured, task_state, toy_space
 from tensorese.search.base import Proposal
 from tensorese.search.fallback import random_proposals
 from tensorese.search.pool import Scored, distinct, embed, measured_best, new_rows, pick, row_keys

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from search_support import (
     Referee,
     drawn,
@@ -18,7 +19,6 @@ from search_support import (
     toy_space,
     without_rows,
 )
-
 from tensorese.search.annealing import Annealing
 from tensorese.search.base import Proposal, Proposer, TaskState
 from tensorese.search.evolution import Evolution, EvolutionConfig

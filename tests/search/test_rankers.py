@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pytest
-from search_support import PLATFORM, drawn, measured, seconds, task_state
 
+from search_support import PLATFORM, drawn, measured, seconds, task_state
 from tensorese.records.nouns import Platform, Status
 from tensorese.search.base import Ranker, TaskState
 from tensorese.search.online import OnlineRanker

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tuning_support import Ignorant
 
 from tensorese.records.nouns import Measurement, Platform, Program, Sketch, Status, Workload
 from tensorese.search.thrifty import Thrifty
+from tuning_support import Ignorant
 
 pytestmark = pytest.mark.null
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tuning_support import PLATFORM, TARGET, Guess, Ignorant, MadeUpMeasurer, matmul_task
 
 from tensorese.errors import MeasureError
 from tensorese.measure.base import Measurer
@@ -23,6 +22,7 @@ from tensorese.search.tune_tasks import Run, select, tune_tasks
 from tensorese.search.tuning_config import TuneConfig, TuneError
 from tensorese.search.warm import open_records
 from tensorese.workloads.tasks import Task
+from tuning_support import PLATFORM, TARGET, Guess, Ignorant, MadeUpMeasurer, matmul_task
 
 pytestmark = pytest.mark.tvm
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from search_support import drawn, measured, one_row_space, seconds, task_state, toy_space
 
+from search_support import drawn, measured, one_row_space, seconds, task_state, toy_space
 from tensorese.records.nouns import Platform, Status, TensorSpec
 from tensorese.records.store import Store
 from tensorese.search.base import TaskState

@@ -87,3 +87,16 @@ def test_deploy_finds_the_records_of_these_tasks() -> None:
 def test_an_operator_left_over_is_named(resnet: Network) -> None:
     with pytest.raises(ModelError, match=r"cannot lower .*relax.nn.conv2d.*, which m uses"):
         _check_lowered(import_tvm(), "m", resnet.module["main"])
+
+
+class _Sorts(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        values, places = torch.topk(torch.relu(x), 4)
+        return values.cumsum(-1), places
+
+
+def test_a_sort_and_a_scan_are_tasks_with_nothing_to_decide() -> None:
+    exported = torch.export.export(_Sorts().eval(), (torch.zeros(8, 64),))
+    found = {t.name: t for t in tasks_of(load_network(exported), parse_target("host"))}
+    assert {"topk", "cumsum"} <= found.keys()
+    assert "topk" in found["topk"].workload.operator

@@ -143,9 +143,8 @@ class LineView(View):
         for task in event.tasks:
             latency = f"{task.latency * 1e3:.4f} ms" if task.latency else "untuned"
             rate = f", {task.gflops:.1f} GFLOPS" if task.gflops else ""
-            rate += (
-                f" ({100 * task.gflops / self.peak:.0f} % of peak)" if rate and self.peak else ""
-            )
+            if task.gflops and self.peak:
+                rate += f" ({100 * task.gflops / self.peak:.0f} % of peak)"
             note = f" ({task.note})" if task.note else ""
             self.on_note(f"{task.name} x{task.weight}: {latency}{rate}, {task.trials} trials{note}")
 

@@ -18,7 +18,7 @@ import numpy as np
 from tensorese.deploy.errors import DeployError
 from tensorese.deploy.folder import Best
 from tensorese.deploy.plain import plain_schedule
-from tensorese.measure import workload_of
+from tensorese.identity import structure_of, workload_of
 from tensorese.records.nouns import Workload, canonical_json
 from tensorese.tvm_env import import_tvm
 
@@ -135,10 +135,14 @@ class Kernel:
         """Where it enters the name it gets."""
         transform = importlib.import_module("tvm.s_tir.transform")
         cut = transform.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)
-        self.function = _plain(cut(scheduled)["main"])
+        bare = cut(scheduled)
+        self.packs = structure_of(bare) != structure_of(scheduled)
+        self.function = _plain(bare["main"])
 
     def packed(self, arguments: list[Any]) -> list[Any]:
         """A call's arguments with constant weights in the order the kernel reads them."""
+        if not self.packs:
+            return arguments
         tvm = import_tvm()
         reference = importlib.import_module("tensorese.measure.reference")
         given = [_array(tvm, argument) for argument in arguments]

@@ -22,7 +22,11 @@ def plain_schedule(module: Any) -> Any:
     tvm = import_tvm()
     refused = (tvm.s_tir.ScheduleError, tvm.error.InternalError, ValueError, RuntimeError)
     schedule = tvm.s_tir.Schedule(module)
-    for block in schedule.get_child_blocks(schedule.get_sblock("root")):
+    try:
+        root = schedule.get_sblock("root")
+    except refused:  # one opaque block, a sort or a scan: nothing to schedule
+        return module
+    for block in schedule.get_child_blocks(root):
         with contextlib.suppress(*refused):  # each step keeps the meaning: half of them will do
             _schedule(schedule, block)
     return schedule.mod

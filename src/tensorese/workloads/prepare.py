@@ -36,6 +36,8 @@ def prepare(module: Any, target: str) -> Any:
         passes = [
             transform.DecomposeOpsForInference(),
             transform.CanonicalizeBindings(),
+            # Sorts and scans have no TIR of their own: TVM brings one, which is not tuned.
+            tvm.relax.backend.DispatchSortScan(),
             transform.LegalizeOps(),
             transform.AnnotateTIROpPattern(),
             transform.FoldConstant(),
