@@ -86,6 +86,8 @@ def tune(
             compiles=compile,
             peak_gflops=known_peak() if json.loads(parsed)["kind"] == "llvm" else None,
         )
+    if not isinstance(model, str | Path):
+        _keep(model, run.path)
     if not compile:
         return run
     return dataclasses.replace(run, certificate=build(run.path, announcer.on_note))
@@ -104,6 +106,13 @@ def load(run: str | Path) -> Any:
     """The tuned library of a run folder: callable on numpy arrays and torch tensors."""
     deploy: Any = importlib.import_module("tensorese.deploy")
     return deploy.load(Path(run))
+
+
+def _keep(program: Any, run: Path) -> None:
+    """A model that was never a file is kept in its run, for whoever compiles that again."""
+    torch: Any = importlib.import_module("torch")
+    folder: Any = importlib.import_module("tensorese.deploy.folder")
+    torch.export.save(program, run / folder.MODEL)
 
 
 def default_out(name: str) -> Path:
