@@ -20,4 +20,4 @@ def test_a_program_in_memory_is_kept_in_its_run(tmp_path: Path) -> None:
     run = tensorese.tune(exported, trials=4, ranker="none", out=tmp_path / "run", compile=False)
     assert run.state == "finished" and run.trials == 4
     kept = load_network(str(run.path / MODEL))
-    assert [tuple(given.shape) for given in kept.inputs] == [(4, 32)]
+    assert [given.spec.shape for given in kept.inputs] == [(4, 32)]
