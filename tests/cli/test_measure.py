@@ -72,7 +72,8 @@ def test_a_run_in_which_everything_fails_is_not_green(
     )
     assert done.returncode == 2
     assert "all failed: 3 build_timeout: the build took longer" in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+    complaints = [line for line in done.stderr.splitlines() if line.startswith("tensorese: ")]
+    assert len(complaints) == 1  # a slow machine shows its progress beside it
     with Store.open(out) as store:  # and still nothing is lost
         assert len(list(store.measurements())) == 3
 

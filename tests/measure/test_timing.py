@@ -62,6 +62,11 @@ def test_a_first_run_that_has_lost_is_not_timed_further_than_needed() -> None:
     assert timed.secs == (8e-3, 8e-3)
 
 
+def test_a_first_run_that_a_busy_host_slowed_does_not_settle_it() -> None:
+    timed = time_adaptively(Clockwork(1e-5), TimingConfig(), best=1e-5, cold=4e-3)
+    assert len(timed.secs) >= 5 and timed.number == 300
+
+
 def test_a_hopeless_first_run_is_the_only_one() -> None:
     program = Clockwork(1.0)
     assert time_adaptively(program, TimingConfig(), best=1e-3, cold=1.0).censored

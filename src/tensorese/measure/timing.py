@@ -90,8 +90,11 @@ def time_adaptively(
     """
     if config.is_hopeless(cold / 2, best):  # even if half of it was start-up
         return Timed(secs=(cold,), number=1, censored=True)
-    if cold / 2 > config.lost_ratio * best and cold > config.sample_ms / 1e3:
-        return Timed(secs=tuple(sample(1, 2)), number=1)
+    lost = config.lost_ratio * best
+    if cold / 2 > lost and cold > config.sample_ms / 1e3:
+        secs = list(sample(1, 2))
+        if min(secs) > lost:  # else the host was busy, not the program slow
+            return Timed(secs=tuple(secs), number=1)
     started = time.perf_counter()
     first = min(sample(1, 1))
     if config.is_hopeless(first, best):
@@ -100,9 +103,10 @@ def time_adaptively(
     if config.cache == "hot":  # a flushed run cannot be repeated inside one sample
         number = max(1, math.ceil(config.sample_ms / 1e3 / max(first, 1e-7)))
     secs = [first] if number == 1 else []
-    if first > config.lost_ratio * best:
+    if first > lost:
         secs.extend(sample(number, 2 - len(secs)))
-        return Timed(secs=tuple(secs), number=number)
+        if min(secs) > lost:
+            return Timed(secs=tuple(secs), number=number)
     secs = _until_known(sample, config, secs, number, first, started)
     return Timed(secs=tuple(secs), number=number, spread=standard_error(secs))
 
