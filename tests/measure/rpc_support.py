@@ -76,6 +76,17 @@ class Fleet:
         _, _, session = log.rpartition("start serving")
         return session.count("load_module") == 2 and "finish serving" not in session
 
+    def kill_at_work(self, module: str, server: int) -> None:
+        """Freezes it with a program inside, then kills it: an instant later it would be done."""
+        process = self.servers[module][server]
+        while True:
+            wait_until(lambda: self.is_serving(module, server), "a program runs there")
+            os.killpg(process.pid, signal.SIGSTOP)
+            if self.is_serving(module, server):
+                break
+            os.killpg(process.pid, signal.SIGCONT)
+        self.kill(process)
+
     def _start(self, name: str, arguments: list[str]) -> subprocess.Popen[bytes]:
         source = Path(__file__).resolve().parents[2] / "src"
         environment = dict(os.environ, PYTHONPATH=f"{self.folder}:{source}")

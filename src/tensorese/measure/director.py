@@ -194,7 +194,9 @@ class Director:
         self.workers.pop(worker.pid, None)
 
     def _on_reply(self, connection: Any) -> None:
-        worker = next(w for w in self.workers.values() if w.connection is connection)
+        worker = next((w for w in self.workers.values() if w.connection is connection), None)
+        if worker is None:  # its exit notice came in the same round and was seen first
+            return
         try:
             message = receive(worker.connection)
         except (EOFError, OSError):
