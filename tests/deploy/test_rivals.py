@@ -89,7 +89,9 @@ def test_a_contender_that_dies_is_told_by_name(tmp_path: Path) -> None:
         arena.add("torch", {"kind": "torch", "model": path})
         rows = arena.time(2, 0.01)
         assert rows["torch"]["runs"] >= 6 and rows["torch"]["latency"] > 0
-        os.kill(arena.contenders["torch"]._process.pid, signal.SIGKILL)
+        process = arena.contenders["torch"]._process
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
         with pytest.raises(DeployError, match=r"torch died \(exit code -9\)"):
             arena.time(1, 0.01)
 
