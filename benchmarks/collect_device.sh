@@ -1,5 +1,5 @@
 #!/bin/bash
-# Collecting on a lent machine: bash benchmarks/collect_device.sh cpu|all|gpu|again MINUTES
+# Collecting on a lent machine: bash benchmarks/collect_device.sh cpu|two|all|gpu|again MINUTES
 # Stores are kept outside $OUT and packed into it after each stage: few files may come back.
 set -u
 stage=$1 minutes=$2
@@ -11,6 +11,7 @@ work=$(mktemp -d)
 mcpu=$(python3 -c 'from tensorese.targets import host_cpu; print(host_cpu().mcpu)')
 one="{\"kind\":\"llvm\",\"mcpu\":\"$mcpu\",\"num-cores\":1}"
 cores=$(nproc --all)
+two="{\"kind\":\"llvm\",\"mcpu\":\"$mcpu\",\"num-cores\":2}"
 all="{\"kind\":\"llvm\",\"mcpu\":\"$mcpu\",\"num-cores\":$cores}"
 pack() { tar -C "$work" -cf "$OUT/$stage.tar" . 2>/dev/null || true; }
 trap pack EXIT
@@ -34,6 +35,12 @@ cpu)
   # shellcheck disable=SC2086
   gather emr-1c --target "$one" --platform "$mcpu-1c" --out "$work/cpu" \
     ${LAYOUT:---calibrate} --programs data/cpu --minutes "$minutes"
+  ;;
+two)
+  # Programs of two threads on a slice of two cores: the small machine's platform.
+  # shellcheck disable=SC2086
+  gather emr-2c --target "$two" --platform "$mcpu-2c" --out "$work/cpu" \
+    ${LAYOUT:---lanes 3 --stride 2 --beside} --programs data/cpu --minutes "$minutes"
   ;;
 all)
   gather emr-all --target "$all" --platform "$mcpu-${cores}c" --out "$work/cpu" \
