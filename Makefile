@@ -29,7 +29,12 @@ lint: $(READY)
 test: lint
 	$(PYTEST) -m "not slow and not gpu"
 
-test-all: lint
+# Ray is 80 MB and only its own slow tests need it.
+$(VENV)/.ready-all: $(READY)
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev,ray]'
+	touch $@
+
+test-all: lint $(VENV)/.ready-all
 	$(PYTEST)
 
 clean:

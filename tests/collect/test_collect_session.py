@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from collect_support import FOUR_CORES, ONE_CORE, collect, command, matmul, task_list, tvm
 from tensorese.collect.stream import Stream
-from tensorese.collect.tasklist import ListedTask, write_tasks
 from tensorese.measure.candidates import workload_of
 from tensorese.records.store import Store
 from tensorese.space.space import task_space
-from tensorese.tvm_env import import_tvm
 
 pytestmark = pytest.mark.tvm
-
-tvm = import_tvm()
-ONE_CORE = '{"kind":"llvm","num-cores":1}'
-FOUR_CORES = '{"kind":"llvm","num-cores":4}'
-
-
-def matmul(n: int) -> Any:
-    a, b = tvm.te.placeholder((n, n), name="a"), tvm.te.placeholder((n, n), name="b")
-    k = tvm.te.reduce_axis((0, n), name="k")
-    c = tvm.te.compute((n, n), lambda i, j: tvm.te.sum(a[i, k] * b[k, j], axis=k), name="c")
-    return tvm.IRModule({"main": tvm.te.create_prim_func([a, b, c])})
 
 
 def stream(target: str, seed: int = 0) -> Stream:
@@ -93,18 +81,7 @@ def test_a_small_space_is_exhausted_not_repeated() -> None:
 
 @pytest.fixture(scope="module")
 def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("tasks") / "tasks.parquet"
-    made = [
-        ListedTask(workload=workload_of(matmul(n)), kind="llvm", operator="dense", split=split)
-        for n, split in ((48, ""), (64, "test"))
-    ]
-    write_tasks(path, made)
-    return path
-
-
-def collect(*args: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tensorese", "collect", *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return task_list(tmp_path_factory.mktemp("tasks") / "tasks.parquet")
 
 
 def test_a_run_is_resumed_and_measured_again(tasks: Path, tmp_path: Path) -> None:
@@ -120,7 +97,11 @@ def test_a_run_is_resumed_and_measured_again(tasks: Path, tmp_path: Path) -> Non
     assert len({row["program_id"] for row in rows}) == 12
     assert sum(row["split"] == "test" for row in rows) == 6
     again = collect(*common, "--programs", out, "--again", "3", "--out", tmp_path / "noise")
-    assert json.loads(again.stdout)["measured"] >= 3, again.stderr
+    result = json.loads(again.stdout)
+    assert result["measured"] >= 3, again.stderr
+    here = os.uname().nodename
+    assert result["hosts"][here]["measured"] == result["again"][here]["n"] == result["measured"]
+    assert result["again"][here]["p90"] >= result["again"][here]["median"] >= 0
     with Store.open(tmp_path / "noise") as store:
         twice = {row["program_id"] for row in store.table(["program_id"]).to_pylist()}
     assert twice <= {row["program_id"] for row in rows}
@@ -128,9 +109,8 @@ def test_a_run_is_resumed_and_measured_again(tasks: Path, tmp_path: Path) -> Non
 
 def test_ctrl_c_keeps_what_was_measured(tasks: Path, tmp_path: Path) -> None:
     out = tmp_path / "store"
-    options = ["--tasks", str(tasks), "--target", ONE_CORE, "--platform", "here", "--minutes", "5"]
-    command = [sys.executable, "-m", "tensorese", "collect", *options, "--out", str(out)]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+    options = ["--tasks", tasks, "--target", ONE_CORE, "--platform", "here", "--minutes", "5"]
+    with subprocess.Popen(command(*options, "--out", out), stderr=subprocess.DEVNULL) as process:
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline and not any(out.glob("journal-*")):
             time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""`tensorese collect`: random programs of many tasks, measured here into a dataset."""
+"""`tensorese collect`: random programs of many tasks, measured here or on a fleet."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from tensorese.collect.remote import OverRay, OverRpc
+    from tensorese.collect.session import GivenProgram, Session
     from tensorese.collect.tasklist import ListedTask
 
 _PATH = click.Path(path_type=Path)
@@ -32,13 +34,23 @@ _PATH = click.Path(path_type=Path)
 @click.option("--calibrate", is_flag=True, help="Choose lanes by trial: p90 noise under 5 %.")
 @click.option("--again", default=0, help="Re-measure so many of --programs, alone, instead.")
 @click.option("--verify", default="best", show_default=True, help="best, all or none.")
+@click.option(
+    "--rpc-tracker", "--rpc", default="", help="HOST:PORT of a TVM tracker: measure there."
+)
+@click.option("--rpc-key", default="", help="Key of the tracker's devices.")
+@click.option("--ray", default="", help="HOST:PORT of a Ray cluster, auto, or local.")
 @click.option("--list", "listing", type=_PATH, help="Write the tasks to this file and stop.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def collect(source: str, as_json: bool, **options: Any) -> None:
     """Sample programs of many tasks, measure them for --minutes, keep every result in --out.
 
     The same command again goes on where the store ends. Interrupted, nothing is lost.
+
+    With --rpc-tracker or --rpc-key (and TVM_TRACKER_HOST, _PORT, _KEY for what is not given)
+    programs are built here and timed on the tracker's devices; with --ray every node of a cluster
+    builds and times. Name the target and the platform then: they are not this machine's.
     """
+    from tensorese.cli.collect_view import summary_lines
     from tensorese.targets import parse_target
 
     if options["listing"]:
@@ -46,69 +58,134 @@ def collect(source: str, as_json: bool, **options: Any) -> None:
         return
     if options["out"] is None:
         raise click.UsageError("--out STORE must be given (or --list FILE to write the tasks)")
+    place = _place(options)
     target = parse_target(options["target"])
-    _check_device(target)
-    result = _collect(source, target, options, quiet=as_json)
+    if place is None:
+        _check_device(target)
+    result = _collect(source, target, options, place)
     if as_json:
         click.echo(json.dumps(result))
         return
-    counts = ", ".join(f"{n} {status}" for status, n in result["by_status"].items())
-    click.echo(
-        f"{result['platform']}: {result['measured']} programs in {result['seconds']:.0f} s "
-        f"({result['programs_per_sec']:.1f}/s): {counts or 'nothing new'}; "
-        f"{100 * result['rejected_share']:.2f}% rejected by TVM; store {result['store']}"
-    )
+    for line in summary_lines(result):
+        click.echo(line)
 
 
-def _collect(source: str, target: str, options: dict[str, Any], quiet: bool) -> dict[str, Any]:
+def _place(options: dict[str, Any]) -> OverRpc | OverRay | None:
+    """Where to measure: None for this machine. Checked before an hour of extracting tasks."""
+    rpc = options["rpc_tracker"] or options["rpc_key"]
+    if not rpc and not options["ray"]:
+        return None
+    if rpc and options["ray"]:
+        raise click.UsageError("--ray and --rpc-tracker exclude each other; give one of them")
+    way = "--ray" if options["ray"] else "--rpc-tracker"
+    local = {"lanes": 1, "stride": 1, "calibrate": False} | ({"beside": False} if rpc else {})
+    for name, default in local.items():
+        if options[name] != default:
+            raise click.UsageError(
+                f"--{name} arranges the lanes of this machine, but {way} measures elsewhere, "
+                "one program at a time on each host; leave it out"
+            )
+    return _over_ray(options["ray"]) if options["ray"] else _over_rpc(options)
+
+
+def _over_rpc(options: dict[str, Any]) -> OverRpc:
+    from tensorese.collect.remote import OverRpc
+    from tensorese.measure.rpc_config import FleetConfig
+
+    host, _, port = options["rpc_tracker"].rpartition(":")
+    return OverRpc(fleet=FleetConfig.resolve(host, port, options["rpc_key"]))
+
+
+def _over_ray(address: str) -> OverRay:
+    from tensorese.cli.collect_view import say
+    from tensorese.collect.fleet.ray_cluster import RayConfig, check_reachable
+    from tensorese.collect.remote import OverRay
+
+    config = RayConfig(address=address)
+    check_reachable(config)
+    return OverRay(cluster=config, say=say)
+
+
+def _collect(
+    source: str, target: str, options: dict[str, Any], place: OverRpc | OverRay | None
+) -> dict[str, Any]:
+    from tensorese.cli.collect_view import Lines, say
     from tensorese.collect import session as sessions
+    from tensorese.records.store import Store
+
+    session = _session(target, options)
+    tasks = _tasks(source, target, options["split"])
+    if options["most_tasks"]:  # ids are hashes: the first of them are a random choice
+        tasks = sorted(tasks, key=lambda task: task.workload.id)[: options["most_tasks"]]
+    with Store.open(options["out"], create=True):
+        pass  # a place that cannot be written is refused before an hour of measuring
+    session, given = _given(session, options)
+    if options["calibrate"]:
+        from tensorese.collect.calibrate import calibrate
+
+        session = calibrate(session, tasks, say)
+    lines = Lines(session.platform.name, fleet=place is not None)
+    tally = sessions.collect(session, tasks, given, lines.update, place)
+    result = sessions.summary(tally, session)
+    if place is not None:
+        result["layout"] = place.name
+    if options["programs"] and options["again"]:
+        result["again"] = _differences(options["programs"], options["out"], result["platform"])
+    return result
+
+
+def _session(target: str, options: dict[str, Any]) -> Session:
     from tensorese.collect.collector import CollectConfig
     from tensorese.collect.farm import COLLECT_TIMING, Layout
+    from tensorese.collect.session import Session
     from tensorese.measure.config import FarmConfig
-    from tensorese.records.store import Store
     from tensorese.targets import platform_of
 
-    cuda = '"cuda"' in target
-    config = CollectConfig(
-        minutes=options["minutes"],
-        per_task=options["per_task"],
-        random_share=options["random_share"],
-        seed=options["seed"],
-    )
-    session = sessions.Session(
+    return Session(
         target=target,
         platform=platform_of(target, options["name"]),
         out=options["out"],
         layout=Layout(
             lanes=options["lanes"], stride=options["stride"], phases=not options["beside"]
         ),
-        config=config,
+        config=CollectConfig(
+            minutes=options["minutes"],
+            per_task=options["per_task"],
+            random_share=options["random_share"],
+            seed=options["seed"],
+        ),
         farm=FarmConfig(
             timing=COLLECT_TIMING,
             verify=options["verify"],
-            build_timeout=20.0 if cuda else 8.0,
+            build_timeout=20.0 if '"cuda"' in target else 8.0,
             run_timeout=8.0,
             run_batch=64,
         ),
     )
-    tasks = _tasks(source, target, options["split"])
-    if options["most_tasks"]:  # ids are hashes: the first of them are a random choice
-        tasks = sorted(tasks, key=lambda task: task.workload.id)[: options["most_tasks"]]
-    with Store.open(options["out"], create=True):
-        pass  # a place that cannot be written is refused before an hour of measuring
-    given: list[sessions.GivenProgram] = []
-    if options["programs"]:
-        with Store.open(options["programs"]) as programs:
-            if options["again"]:
-                session, given = sessions.again(session, programs, options["again"])
-            else:
-                given = sessions.programs_of(programs)
-    if options["calibrate"]:
-        from tensorese.collect.calibrate import calibrate
 
-        session = calibrate(session, tasks, lambda text: click.echo(text, err=True))
-    tally = sessions.collect(session, tasks, given, _Lines(session.platform.name).update)
-    return sessions.summary(tally, session)
+
+def _given(session: Session, options: dict[str, Any]) -> tuple[Session, list[GivenProgram]]:
+    from tensorese.collect import session as sessions
+    from tensorese.records.store import Store
+
+    if not options["programs"]:
+        return session, []
+    with Store.open(options["programs"]) as programs:
+        if options["again"]:
+            return sessions.again(session, programs, options["again"])
+        return session, sessions.programs_of(programs)
+
+
+def _differences(first: Path, second: Path, platform: str) -> dict[str, dict[str, float]]:
+    """Of the times in the first store from those just taken, by the host that took them."""
+    from tensorese.collect.noise import differences_by_host
+    from tensorese.records.store import Store
+
+    with Store.open(first) as label, Store.open(second) as again:
+        if platform not in again.platforms():
+            return {}
+        found = differences_by_host(label, again, platform)
+    return {host: off.to_dict() for host, off in found.items()}
 
 
 def _tasks(source: str, target: str, split: str) -> list[ListedTask]:
@@ -157,26 +234,3 @@ def _check_device(target: str) -> None:
 
 def _say(spec: str) -> None:
     click.echo(f"extracting tasks of {spec}", err=True)
-
-
-class _Lines:
-    """A line every ten seconds: programs, rate, failures by class."""
-
-    def __init__(self, label: str) -> None:
-        import time
-
-        self.clock = time.monotonic
-        self.label = label
-        self.said = self.clock()
-
-    def update(self, tally: Any) -> None:
-        if self.clock() - self.said < 10:
-            return
-        self.said = self.clock()
-        bad = {s: n for s, n in tally.by_status.items() if s != "ok"}
-        failures = ", ".join(f"{n} {status}" for status, n in bad.items())
-        click.echo(
-            f"{self.label}: {tally.measured} programs, {tally.rate:.1f}/s"
-            f"{'; ' + failures if failures else ''}",
-            err=True,
-        )

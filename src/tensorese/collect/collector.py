@@ -91,6 +91,27 @@ class TaskProgress:
 
 
 @dataclass
+class HostTally:
+    """What one host did so far; `first` and `last` are when its results arrived."""
+
+    measured: int = 0
+    first: float = field(default_factory=time.monotonic)
+    last: float = 0.0
+
+    def count(self) -> None:
+        self.measured += 1
+        self.last = time.monotonic()
+
+    @property
+    def rate(self) -> float:
+        """Programs a second while it was there: not less for having joined late or died."""
+        return (self.measured - 1) / max(1e-9, self.last - self.first) if self.measured > 1 else 0.0
+
+    def to_dict(self) -> dict[str, float]:
+        return {"measured": self.measured, "programs_per_sec": round(self.rate, 2)}
+
+
+@dataclass
 class Tally:
     """What a run did so far."""
 
@@ -98,6 +119,7 @@ class Tally:
     by_status: Counter[str] = field(default_factory=Counter)
     by_origin: Counter[str] = field(default_factory=Counter)
     by_class: Counter[str] = field(default_factory=Counter)
+    hosts: dict[str, HostTally] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     """Tasks without a space, by workload id."""
     started: float = field(default_factory=time.monotonic)
@@ -118,12 +140,15 @@ class Collector:
         measurer: Measurer,
         config: CollectConfig,
         on_result: Callable[[Tally], None] = lambda tally: None,
+        window: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`window`: programs that keep a measurer busy whose size changes, if over `in_flight`."""
         self.progress = list(progress)
         self.planners = planners
         self.measurer = measurer
         self.config = config
         self.on_result = on_result
+        self.window = window
         self.tally = Tally()
         self.tickets: list[tuple[TaskProgress, Ticket]] = []
         self.outstanding = 0  # requests at the planners
@@ -145,9 +170,10 @@ class Collector:
 
     def _request(self) -> None:
         """Keeps as many programs ordered as are in flight: a slow space must not stop the farm."""
-        ahead = max(2, 2 * self.config.in_flight // self.config.per_request)
+        in_flight = max(self.config.in_flight, self.window())
+        ahead = max(2, 2 * in_flight // self.config.per_request)
         queued = sum(ticket.remaining for _, ticket in self.tickets)
-        while self.outstanding < ahead and queued < self.config.in_flight:
+        while self.outstanding < ahead and queued < in_flight:
             place = self._next_task()
             if place is None:
                 return
@@ -236,6 +262,7 @@ class Collector:
         tally.by_status[measurement.status.value] += 1
         tally.by_origin[measurement.origin] += 1
         tally.by_class[state.task.operator] += 1
+        tally.hosts.setdefault(measurement.host, HostTally()).count()
         if measurement.status is Status.OK:
             state.remember(measurement, self.config.parents)
         self.on_result(tally)

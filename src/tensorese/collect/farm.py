@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tensorese.errors import MeasureError
-from tensorese.measure.base import Candidate, Ticket
 from tensorese.measure.config import CorePlan, FarmConfig, plan_cores
 from tensorese.measure.director import Director
 from tensorese.measure.farm import Farm, Journal
-from tensorese.measure.jobs import Job
 from tensorese.measure.timing import TimingConfig
 from tensorese.records.nouns import Platform
 from tensorese.targets import target_threads, usable_cores
@@ -98,16 +96,9 @@ class CollectFarm(Farm):
         self._bests: dict[str, float] = {}
         super().__init__(target, config, platform=platform, store=store)
 
-    def submit(self, candidates: Sequence[Candidate]) -> Ticket:
-        """As a farm's, but a candidate is verified when it beats its task's best so far."""
-        ticket = super().submit([])
-        ticket.n = len(candidates)
-        for index, candidate in enumerate(candidates):
-            self._inbox.append(Job(next(self._ids), index, candidate, ticket, self._bests))
-        if self._failure is not None:
-            ticket.put(self._failure)
-        self._wake()
-        return ticket
+    def _shared_bests(self) -> dict[str, float]:
+        """A candidate is verified when it beats its task's best so far, not its batch's."""
+        return self._bests
 
     def _plan_cores(self) -> CorePlan:
         return arrange(self.target, self.config, self.layout, usable_cores())

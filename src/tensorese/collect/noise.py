@@ -45,13 +45,24 @@ def difference(a: Mapping[str, float], b: Mapping[str, float]) -> Difference:
     )
 
 
-def latencies(store: Store, platform: str) -> dict[str, float]:
-    """Median latency of every valid program of a platform, by program id."""
-    table = store.table(["program_id", "latency"], platform=platform, status=Status.OK)
+def latencies(store: Store, platform: str, host: str = "") -> dict[str, float]:
+    """Median latency of every valid program of a platform, or of one host, by program id."""
+    columns = ["program_id", "latency", "host"]
+    table = store.table(columns, platform=platform, status=Status.OK)
     found: dict[str, list[float]] = {}
     for row in table.to_pylist():
+        if host and row["host"] != host:
+            continue
         found.setdefault(row["program_id"], []).append(row["latency"])
     return {key: statistics.median(values) for key, values in found.items()}
+
+
+def differences_by_host(first: Store, second: Store, platform: str) -> dict[str, Difference]:
+    """How far `first` is from the second measurements of every host that took some."""
+    label = latencies(first, platform)
+    hosts = set(second.table(["host"], platform=platform)["host"].to_pylist())
+    found = {host: difference(label, latencies(second, platform, host)) for host in sorted(hosts)}
+    return {host: off for host, off in found.items() if off.n}
 
 
 def tasks_of_programs(store: Store, platform: str) -> dict[str, str]:

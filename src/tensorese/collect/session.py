@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 from tensorese.collect.collector import CollectConfig, Collector, Tally, TaskProgress
 from tensorese.collect.farm import COLLECT_TIMING, ISOLATED, CollectFarm, Layout, keep_off_lanes
@@ -18,6 +18,7 @@ from tensorese.records.nouns import Platform, Status
 from tensorese.records.store import Store
 from tensorese.targets import usable_cores
 
+OnResult: TypeAlias = Callable[[Tally], None]
 GROUP = 16  # programs of one task that are re-measured together
 
 
@@ -50,11 +51,20 @@ class Session:
     """0: one for every four cores."""
 
 
+class Place(Protocol):
+    """Where programs are measured: here, or one of `collect.remote`."""
+
+    def __call__(
+        self, session: Session, progress: list[TaskProgress], store: Store, on_result: OnResult
+    ) -> Tally: ...
+
+
 def collect(
     session: Session,
     tasks: Sequence[ListedTask],
     given: Sequence[GivenProgram] = (),
-    on_result: Callable[[Tally], None] = lambda tally: None,
+    on_result: OnResult = lambda tally: None,
+    place: Place | None = None,
 ) -> Tally:
     """Measures until time is up; the store has every result, also when this is interrupted."""
     with Store.open(session.out, create=True) as store:
@@ -62,7 +72,7 @@ def collect(
         add_given(progress, given)
         cores = usable_cores()
         try:
-            tally = _run(session, progress, store, on_result)
+            tally = (place or run_here)(session, progress, store, on_result)
         finally:
             keep_on(cores)
             store.compact()
@@ -75,12 +85,10 @@ def collect(
     return tally
 
 
-def _run(
-    session: Session,
-    progress: list[TaskProgress],
-    store: Store,
-    on_result: Callable[[Tally], None],
+def run_here(
+    session: Session, progress: list[TaskProgress], store: Store, on_result: OnResult
 ) -> Tally:
+    """On this machine, in the session's layout."""
     pools: list[PlannerPool] = []
 
     def on_phase(timing: bool) -> None:
@@ -95,7 +103,7 @@ def _run(
         layout=session.layout,
         on_phase=on_phase,
     ) as farm:
-        farm.best.update(_bests(store, session.platform.name))
+        farm.best.update(stored_bests(store, session.platform.name))
         keep_off_lanes(farm.plan)
         pool = PlannerPool(
             [state.task for state in progress],
@@ -165,10 +173,11 @@ def given_of(row: Mapping[str, Any]) -> GivenProgram:
 def add_given(progress: Iterable[TaskProgress], programs: Iterable[GivenProgram]) -> int:
     """Queues programs for their tasks; those that are known or of no task are left out."""
     states = {state.task.workload.id: state for state in progress}
+    known = {program for state in states.values() for program in state.known}
     added = 0
     for one in programs:
         state = states.get(one.workload)
-        if state is not None and one.program not in state.known:
+        if state is not None and one.program not in known:
             state.given.append((one.sketch, one.decisions, one.origin))
             added += 1
     return added
@@ -192,7 +201,7 @@ def again(session: Session, source: Store, n: int) -> tuple[Session, list[GivenP
     return replace(session, config=config, layout=ISOLATED), rows
 
 
-def _bests(store: Store, platform: str) -> Mapping[str, float]:
+def stored_bests(store: Store, platform: str) -> Mapping[str, float]:
     if platform not in store.platforms():
         return {}
     return {key: m.latency for key, m in store.best(platform).items()}
@@ -211,6 +220,7 @@ def summary(tally: Tally, session: Session) -> dict[str, Any]:
         "by_status": dict(tally.by_status.most_common()),
         "by_origin": dict(tally.by_origin.most_common()),
         "by_class": dict(tally.by_class.most_common()),
+        "hosts": {name: host.to_dict() for name, host in sorted(tally.hosts.items())},
         "rejected_share": round(invalid / max(1, tally.measured), 4),
         "tasks_without_space": dict(Counter(tally.errors.values()).most_common(5)),
     }

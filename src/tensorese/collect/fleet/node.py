@@ -1,0 +1,154 @@
+"""What runs on every host of a fleet: a farm of its own, a store of its own, errands answered.
+
+Results stay here until the driver has acknowledged them, and in the host's own store besides: a
+driver that was killed and started again gets them without their being measured again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from tensorese.collect.farm import ISOLATED, CollectFarm, Layout, keep_off_lanes
+from tensorese.collect.fleet.check import facts_here
+from tensorese.collect.fleet.wire import Nouns, report
+from tensorese.measure.base import Measurer, Ticket
+from tensorese.measure.config import FarmConfig
+from tensorese.measure.timing import TimingConfig
+from tensorese.records.nouns import Measurement, Platform, Status
+from tensorese.records.store import Store
+from tensorese.targets import usable_cores
+
+_IDLE_SECS = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeSettings:
+    """How a node measures; the same for all of them."""
+
+    target: str
+    platform: str
+    run: str
+    """Names the driver's store: what a host kept for one is of no use to another."""
+    farm: FarmConfig = field(default_factory=FarmConfig)
+    layout: Layout = ISOLATED
+    cores: int = 0
+    """Cores it may build on; 0 for all that the process has."""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        fields: dict[str, Any] = json.loads(text)
+        farm = fields["farm"]
+        fields["farm"] = FarmConfig(**{**farm, "timing": TimingConfig(**farm["timing"])})
+        fields["layout"] = Layout(**fields["layout"])
+        return cls(**fields)
+
+    @property
+    def folder(self) -> Path:
+        return Path(tempfile.gettempdir()) / f"tensorese-node-{os.getuid()}-{self.run}"
+
+
+class NodeWorker:
+    """Ray makes an actor of it; it knows nothing of Ray. Everything it says and hears is JSON."""
+
+    def __init__(self, settings: str) -> None:
+        self.settings = NodeSettings.from_json(settings)
+        self.nouns = Nouns()
+        self.tickets: list[tuple[list[int], Ticket]] = []
+        self.done: dict[int, Measurement] = {}
+        """Measured, and not acknowledged yet."""
+        self._farm: Measurer | None = None
+        self._store: Store | None = None
+        self._kept: dict[str, Measurement] = {}
+
+    def facts(self) -> str:
+        kind = str(json.loads(self.settings.target)["kind"])
+        return json.dumps(facts_here(kind, self.settings.cores))
+
+    def exchange(self, text: str) -> str:
+        """Takes an errand; answers when something is measured, or when `wait` seconds are over."""
+        message = json.loads(text)
+        for job in message["ack"]:
+            self.done.pop(job, None)
+        self.nouns.learn(message)
+        farm = self._start()
+        self._tell_bests(message["best"])
+        for batch in message["batches"]:
+            self._submit(farm, batch)
+        deadline = time.monotonic() + message["wait"]
+        while not self._gather() and self.tickets and time.monotonic() < deadline:
+            time.sleep(_IDLE_SECS)
+        return report(self.done.items())
+
+    def close(self) -> None:
+        """The end of a run. A driver that dies never calls it, and the host keeps its store."""
+        if self._farm is not None:
+            self._farm.close()
+        if self._store is not None:
+            self._store.close()
+            shutil.rmtree(self.settings.folder, ignore_errors=True)
+        self._farm = self._store = None
+
+    def _start(self) -> Measurer:
+        if self._farm is None:
+            self._store = Store.open(self.settings.folder, create=True)
+            self._kept = _kept(self._store, self.settings.platform)
+            self._farm = self._make_farm(self._store)
+        return self._farm
+
+    def _make_farm(self, store: Store) -> Measurer:
+        settings = self.settings
+        config = settings.farm
+        if 0 < settings.cores < len(usable_cores()):
+            config = replace(config, build_workers=settings.cores)
+        farm = CollectFarm(
+            settings.target,
+            config,
+            platform=Platform(name=settings.platform, target=settings.target),
+            store=store,
+            layout=settings.layout,
+        )
+        keep_off_lanes(farm.plan)
+        return farm
+
+    def _tell_bests(self, best: Mapping[str, float]) -> None:
+        known = getattr(self._farm, "best", {})
+        known.update({key: min(secs, known.get(key, secs)) for key, secs in best.items()})
+
+    def _submit(self, farm: Measurer, batch: list[Mapping[str, Any]]) -> None:
+        jobs, candidates = [], []
+        for row in batch:
+            candidate = self.nouns.candidate(row)
+            kept = self._kept.pop(candidate.program.id, None)
+            if kept is not None:
+                self.done[row["job"]] = kept
+                continue
+            jobs.append(int(row["job"]))
+            candidates.append(candidate)
+        if jobs:
+            self.tickets.append((jobs, farm.submit(candidates)))
+
+    def _gather(self) -> bool:
+        """Moves what has been measured to `done`; whether anything is there."""
+        for jobs, ticket in self.tickets:
+            self.done.update({jobs[index]: measurement for index, measurement in ticket.poll()})
+        self.tickets = [(jobs, ticket) for jobs, ticket in self.tickets if ticket.remaining]
+        return bool(self.done)
+
+
+def _kept(store: Store, platform: str) -> dict[str, Measurement]:
+    """By program id, what an earlier driver was not told, or did not live to write down."""
+    if platform not in store.platforms():
+        return {}
+    found = store.measurements(platform=platform)
+    return {m.program.id: m for m in found if m.status is not Status.INFRA_ERROR}

@@ -1,0 +1,129 @@
+"""Collecting on other hosts: the devices of a TVM tracker, or the nodes of a Ray cluster.
+
+Programs are planned here, results are journalled here; only the measuring is elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tensorese.collect.collector import Collector, Tally, TaskProgress
+from tensorese.collect.planners import PlannerPool
+from tensorese.collect.session import OnResult, Session, stored_bests
+from tensorese.measure.base import Measurer
+from tensorese.measure.rpc import RpcMeasurer
+from tensorese.measure.rpc_config import FleetConfig
+from tensorese.records.nouns import content_id
+from tensorese.records.store import HEAD, Store
+from tensorese.targets import usable_cores
+
+if TYPE_CHECKING:
+    from tensorese.collect.fleet.ray_cluster import RayConfig
+
+_PER_SERVER = 4  # programs ordered for every device: one runs, the others are built or wait
+
+
+class CollectRpc(RpcMeasurer):
+    """Holds a candidate against its task's best so far, not its batch's, as collecting does."""
+
+    def __init__(self, session: Session, fleet: FleetConfig, store: Store) -> None:
+        self._bests: dict[str, float] = {}
+        super().__init__(
+            session.target, fleet, session.farm, platform=session.platform, store=store
+        )
+
+    def _shared_bests(self) -> dict[str, float]:
+        return self._bests
+
+    @property
+    def window(self) -> int:
+        servers = int(getattr(self._director, "servers", 0))
+        return max(_PER_SERVER * servers, _PER_SERVER * len(self.plan.builders))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverRpc:
+    """Builds here, on every core, and times on the tracker's devices."""
+
+    fleet: FleetConfig
+
+    @property
+    def name(self) -> str:
+        return f"devices {self.fleet.key!r} of the tracker at {self.fleet.address}"
+
+    def __call__(
+        self, session: Session, progress: list[TaskProgress], store: Store, on_result: OnResult
+    ) -> Tally:
+        with CollectRpc(session, self.fleet, store) as farm:
+            farm.best.update(stored_bests(store, session.platform.name))
+            cores = farm.plan.builders
+            return _planned(session, progress, farm, cores, on_result, lambda: farm.window)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverRay:
+    """Builds and times on the nodes; `say` gets a line for each that joins or is lost."""
+
+    cluster: RayConfig
+    say: Callable[[str], None] = lambda text: None
+
+    @property
+    def name(self) -> str:
+        return f"Ray cluster {self.cluster.address}, one lane a node"
+
+    def __call__(
+        self, session: Session, progress: list[TaskProgress], store: Store, on_result: OnResult
+    ) -> Tally:
+        from tensorese.collect.fleet.measurer import FleetMeasurer
+        from tensorese.collect.fleet.node import NodeSettings
+        from tensorese.collect.fleet.ray_cluster import RayCluster
+
+        cores = usable_cores()
+        settings = NodeSettings(
+            target=session.target,
+            platform=session.platform.name,
+            run=_run_id(session),
+            farm=session.farm,
+            layout=session.layout,
+        )
+        cluster = RayCluster(
+            self.cluster, settings, planners=_planners(session, cores), say=self.say
+        )
+        with FleetMeasurer(
+            cluster, session.platform, store.append_many, patience=self.cluster.patience
+        ) as fleet:
+            fleet.best.update(stored_bests(store, session.platform.name))
+            return _planned(session, progress, fleet, cores, on_result, lambda: 2 * fleet.window)
+
+
+def _run_id(session: Session) -> str:
+    """Of the store and the platform: a store that was made anew is another one."""
+    head = (session.out / HEAD).read_text()
+    return content_id(str(session.out.resolve()), head, session.platform.name)
+
+
+def _planners(session: Session, cores: Sequence[int]) -> int:
+    return session.planners or max(1, len(cores) // 4)
+
+
+def _planned(
+    session: Session,
+    progress: list[TaskProgress],
+    measurer: Measurer,
+    cores: Sequence[int],
+    on_result: OnResult,
+    window: Callable[[], int],
+) -> Tally:
+    pool = PlannerPool(
+        [state.task for state in progress],
+        session.target,
+        seed=session.config.seed,
+        processes=_planners(session, cores),
+        cores=cores,
+    )
+    try:
+        return Collector(progress, pool, measurer, session.config, on_result, window).run()
+    finally:
+        pool.close()

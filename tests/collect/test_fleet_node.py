@@ -1,0 +1,134 @@
+"""A node's side of the talk, and which nodes are let in; the farm is made by hand."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tensorese.collect.farm import Layout
+from tensorese.collect.fleet.check import mismatch
+from tensorese.collect.fleet.node import NodeSettings, NodeWorker
+from tensorese.collect.fleet.wire import Order, errand, results_of
+from tensorese.measure.base import Candidate, Measurer, Ticket
+from tensorese.measure.config import FarmConfig
+from tensorese.measure.timing import TimingConfig
+from tensorese.records.nouns import Measurement, Platform, Status
+from tensorese.records.store import Store
+from test_handout import orders
+
+pytestmark = pytest.mark.null
+
+SETTINGS = NodeSettings(
+    target='{"kind":"llvm"}',
+    platform="p",
+    run="r",
+    farm=FarmConfig(verify="none", timing=TimingConfig(min_samples=3)),
+    layout=Layout(phases=False),
+    cores=2,
+)
+
+
+class InstantFarm(Measurer):
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.best: dict[str, float] = {}
+        self.batches: list[int] = []
+
+    def submit(self, candidates: Sequence[Candidate]) -> Ticket:
+        self.batches.append(len(candidates))
+        ticket = Ticket(len(candidates))
+        for index, candidate in enumerate(candidates):
+            measurement = Measurement(
+                program=candidate.program,
+                platform=Platform(name="p"),
+                status=Status.OK,
+                run_secs=(1e-3,),
+            )
+            self.store.append(measurement)
+            ticket.put((index, measurement))
+        return ticket
+
+    def close(self) -> None: ...
+
+
+class Worker(NodeWorker):
+    def _make_farm(self, store: Store) -> Measurer:
+        return InstantFarm(store)
+
+
+@pytest.fixture(autouse=True)
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+def ask(worker: NodeWorker, rows: list[Order], told: set[str], acks: Sequence[int] = ()) -> Any:
+    best = {rows[0].program.workload.id: 0.5} if rows else {}
+    batches = [rows] if rows else []
+    text = errand(batches, told=told, acks=acks, best=best, wait=0.1)
+    return results_of(worker.exchange(text))
+
+
+def test_settings_travel_as_json() -> None:
+    assert NodeSettings.from_json(SETTINGS.to_json()) == SETTINGS
+
+
+def test_results_are_told_until_they_are_acknowledged() -> None:
+    worker, told = Worker(SETTINGS.to_json()), set[str]()
+    first = ask(worker, orders(3)[0], told)
+    assert sorted(job for job, _ in first) == [0, 1, 2]
+    assert sorted(job for job, _ in ask(worker, [], told)) == [0, 1, 2]
+    assert [job for job, _ in ask(worker, [], told, acks=[0, 2])] == [1]
+    assert ask(worker, [], told, acks=[1]) == []
+    farm = worker._farm
+    assert isinstance(farm, InstantFarm) and farm.batches == [3]  # a batch stays together
+    assert list(farm.best.values()) == [0.5]
+
+
+def test_a_killed_drivers_results_are_there_for_the_next_one() -> None:
+    killed = Worker(SETTINGS.to_json())
+    before = dict(ask(killed, orders(3)[0], set()))
+    after = Worker(SETTINGS.to_json())
+    rows, _ = orders(5)
+    found = dict(ask(after, rows, set()))
+    assert sorted(found) == [0, 1, 2, 3, 4]
+    assert [found[job]["id"] for job in range(3)] == [before[job]["id"] for job in range(3)]
+    assert after._farm.batches == [2]  # type: ignore[union-attr]
+    other = Worker(NodeSettings.from_json(SETTINGS.to_json().replace('"r"', '"s"')).to_json())
+    assert dict(ask(other, rows, set()))[0]["id"] != before[0]["id"]
+
+
+def test_the_end_of_a_run_leaves_nothing_behind() -> None:
+    worker = Worker(SETTINGS.to_json())
+    ask(worker, orders(2)[0], set())
+    assert SETTINGS.folder.is_dir()
+    worker.close()
+    worker.close()
+    assert not SETTINGS.folder.exists()
+
+
+HERE = {"tensorese": "1", "tvm": "0.27", "mcpu": "znver5", "cores": 16, "arch": "sm_90"}
+
+
+@pytest.mark.parametrize(
+    ("target", "facts", "said"),
+    [
+        ({"kind": "llvm", "mcpu": "znver5", "num-cores": 16}, {}, ""),
+        ({"kind": "llvm", "num-cores": 2}, {}, ""),
+        ({"kind": "llvm", "mcpu": "skylake"}, {}, "its CPU is znver5, the target's is skylake"),
+        ({"kind": "llvm", "num-cores": 32}, {}, "it lends 16 cores, the target has 32"),
+        ({"kind": "llvm"}, {"tvm": "0.28"}, "it has tvm 0.28, the driver 0.27"),
+        ({"kind": "cuda", "arch": "sm_90"}, {}, ""),
+        ({"kind": "cuda", "arch": "sm_90"}, {"arch": ""}, "its GPU is missing"),
+        ({"kind": "cuda", "arch": "sm_80"}, {}, "its GPU is sm_90, the target's is sm_80"),
+    ],
+)
+def test_a_node_of_another_kind_is_refused(
+    target: dict[str, Any], facts: dict[str, Any], said: str
+) -> None:
+    why = mismatch(json.dumps(target), {**HERE, **facts}, HERE)
+    assert why.startswith(said) and bool(why) == bool(said)
