@@ -13,7 +13,7 @@ from typing import Any
 from tensorese.errors import TargetError
 from tensorese.measure.crew import start_early
 from tensorese.measure.peak import known_peak
-from tensorese.measure.tuning_farm import TuningFarm
+from tensorese.measure.tuning_farm import IN_NETWORK, TUNING, TuningFarm
 from tensorese.search.base import Ranker
 from tensorese.search.events import Announcer, Callback
 from tensorese.search.rankers import ranker_named
@@ -60,11 +60,13 @@ def tune(
     _require_device(parsed)
     where = platform_of(parsed, platform)
     announcer = Announcer(callbacks)
+    on_cpu = json.loads(parsed)["kind"] == "llvm"
     with (
         open_records([Path(path) for path in warm], where.name) as records,
-        TuningFarm(parsed, platform=where) as farm,  # comes up while the model is read
+        # It comes up while the model is read.
+        TuningFarm(parsed, IN_NETWORK if on_cpu else TUNING, platform=where) as farm,
     ):
-        chosen, said = ranker_named(ranker, where.name) if isinstance(ranker, str) else (ranker, "")
+        chosen, said = ranker_named(ranker, where) if isinstance(ranker, str) else (ranker, "")
         from tensorese.workloads import load_network, tasks_of
 
         network = load_network(model)
@@ -84,7 +86,7 @@ def tune(
             started=begun,
             records=records,
             compiles=compile,
-            peak_gflops=known_peak() if json.loads(parsed)["kind"] == "llvm" else None,
+            peak_gflops=known_peak() if on_cpu else None,
         )
     if not isinstance(model, str | Path):
         _keep(model, run.path)

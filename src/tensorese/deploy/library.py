@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorese import pages
 from tensorese.deploy.build import sha256
 from tensorese.deploy.errors import DeployError
 from tensorese.deploy.folder import CERTIFICATE, LIBRARY, read_json
@@ -105,7 +106,10 @@ class Library:
         self.device = tvm.device("cpu" if kind == "llvm" else kind, 0)
         if not self.device.exist:
             raise DeployError(f"{path} is compiled for {kind}, but this machine has no such device")
+        before = pages.anonymous()
         self.machine = tvm.relax.VirtualMachine(tvm.runtime.load_module(str(path)), self.device)
+        # The weights have just been copied out of the file; nobody else's memory is touched.
+        self.huge = sum(pages.collapse(*one) for one in pages.added(before, pages.anonymous()))
         self._main = self.machine["main"]
         self._ffi: Any = __import__("tvm_ffi")
         self._staged: dict[str, Any] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import resource
 import statistics
 import time
@@ -20,6 +21,7 @@ import tvm
 
 from tensorese.measure.build_worker import short
 from tensorese.measure.referee import Referee
+from tensorese.measure.rotation import Rotation, copies, turning
 from tensorese.measure.timing import Timed, TimingConfig, time_adaptively, time_fixed
 from tensorese.measure.wire import Message, receive, send
 
@@ -32,6 +34,7 @@ _FLUSH: dict[str, dict[str, Any]] = {
 _CACHE_BYTES = 1 << 30  # timing inputs kept between candidates
 # Runs this long are timed from outside: TVM's evaluator would add a warm-up to every sample.
 _SLOW_SECS = 3e-3
+_MOST_ARGS = 1 << 16  # copies of an argument are kept under numbers no argument has
 
 
 def serve(connection: Connection, settings: Message) -> None:
@@ -79,9 +82,13 @@ class Runner:
         flush = _FLUSH[self.kind] if config.cache == "flushed" else {}
         fixed = config.number > 0
         plain = not fixed and not flush
+        turns = config.cache == "rotated" and plain
+        rotation = self._rotation(job["args"], args) if turns else None
         cold = 0.0
 
         def sample(number: int, repeat: int) -> Sequence[float]:
+            if rotation is not None:
+                return rotation.sample(library["main"], number, repeat)
             if number == 1 and plain and cold > _SLOW_SECS:
                 return [self._one_run(library, args) for _ in range(repeat)]
             evaluator = library.time_evaluator(
@@ -117,6 +124,23 @@ class Runner:
             args.append(self.tensors[key])
         return args
 
+    def _rotation(self, specs: list[tuple[list[int], str]], args: list[Any]) -> Rotation | None:
+        """None where there are no weights worth copying."""
+        sizes = [math.prod(shape) * _itemsize(dtype) for shape, dtype in specs]
+        places, count = turning(sizes), copies(sizes)
+        if count == 1:
+            return None
+        sets = [args]
+        for copy in range(1, count):
+            made = list(args)
+            for at in places:
+                key = (at + copy * _MOST_ARGS, tuple(specs[at][0]), specs[at][1])
+                if key not in self.tensors:
+                    self.tensors[key] = args[at].copyto(self.device)
+                made[at] = self.tensors[key]
+            sets.append(made)
+        return Rotation(sets, self.device.sync)
+
     def _wants_check(self, job: Message, timed: Timed) -> bool:
         policy = job["verify"]
         if policy == "best":
@@ -146,6 +170,11 @@ def pin_threads() -> None:
     started = sorted(set(os.listdir("/proc/self/task")) - before, key=int)
     for thread, core in zip(started, cores[1:], strict=False):
         os.sched_setaffinity(int(thread), [core])
+
+
+def _itemsize(dtype: str) -> int:
+    bits = re.search(r"\d+", dtype)
+    return max(1, int(bits.group()) // 8) if bits else 1
 
 
 def _filling(shape: list[int], dtype: str) -> Any:

@@ -37,14 +37,15 @@ class TimingConfig:
     censor_ms: float = 20.0
     """A shorter run is never censored: timing it properly costs less than its label is worth."""
     cache: str = "hot"
-    """`hot`, or `flushed` before every run (CPU caches, or the GPU's L2)."""
+    """`hot`, `flushed` before every run (CPU caches, or the GPU's L2), or `rotated`: weights come
+    from the last cache, as in a network (`rotation.py`)."""
     number: int = 0
     repeat: int = 1
     min_repeat_ms: int = 0
 
     def __post_init__(self) -> None:
-        if self.cache not in ("hot", "flushed"):
-            raise ValueError(f"cache must be 'hot' or 'flushed', but got {self.cache!r}")
+        if self.cache not in ("hot", "flushed", "rotated"):
+            raise ValueError(f"cache must be 'hot', 'flushed' or 'rotated', but got {self.cache!r}")
         if not 1 <= self.min_samples <= self.max_samples:
             raise ValueError(
                 "1 <= min_samples <= max_samples must hold, but got "
@@ -100,7 +101,7 @@ def time_adaptively(
     if config.is_hopeless(first, best):
         return Timed(secs=(first,), number=1, censored=True)
     number = 1
-    if config.cache == "hot":  # a flushed run cannot be repeated inside one sample
+    if config.cache != "flushed":  # a flushed run cannot be repeated inside one sample
         number = max(1, math.ceil(config.sample_ms / 1e3 / max(first, 1e-7)))
     secs = [first] if number == 1 else []
     if first > lost:

@@ -40,6 +40,8 @@ TUNING = FarmConfig(
     looks=1,  # finalists are timed again anyway
     timing=TimingConfig(budget_ms=60.0, precision=0.015),
 )
+IN_NETWORK = dataclasses.replace(TUNING, timing=dataclasses.replace(TUNING.timing, cache="rotated"))
+"""For tasks that will run as kernels of one network: weights are not found in the near caches."""
 _SLOW_BUILD, _LEAST_BUILD, _KNOWN_BUILDS = 8.0, 2.0, 8
 
 
@@ -209,6 +211,6 @@ class TuningDirector(Director):
     def _run_message(self, job: Job, best: float) -> Message:
         message = super()._run_message(job, best)
         if job.candidate.origin == FINALIST:
-            strict = dataclasses.asdict(STRICT)
+            strict = dataclasses.asdict(STRICT) | {"cache": self.config.timing.cache}
             message |= {"timing": json.loads(json.dumps(strict)), "verify": "all"}
         return message

@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 from tensorese.tvm_env import import_tvm
+from tensorese.workloads.regroup import regroup
 from tensorese.workloads.simplify import simplify
 
 # Channels innermost: vectors run along channels and neighbouring pixels share them.
@@ -21,18 +22,18 @@ _LAYOUTS = {
 }
 
 
-def prepare(module: Any, target: str) -> Any:
+def prepare(module: Any, target: str, *, prepack: bool = True) -> Any:
     """Fused, folded and re-laid-out: Relax calls to the TIR functions that are tuned.
 
     `target` is canonical JSON (`tensorese.targets.parse_target`). On a CPU, constant weights
     are marked free for re-layout: `RewriteLayout` may then choose their order with the schedule,
-    and deploy packs them once, at compile time.
+    and deploy packs them once, at compile time. Without `prepack` they keep the network's order.
     """
     kind = str(json.loads(target)["kind"])
     tvm = import_tvm()  # no kernel of the target is made here: none of its intrinsics are needed
     transform = tvm.relax.transform
     with tvm.target.Target(json.loads(target)):
-        module = simplify(_channels_last(tvm, simplify(module)))
+        module = regroup(simplify(_channels_last(tvm, simplify(module))))
         passes = [
             transform.DecomposeOpsForInference(),
             transform.CanonicalizeBindings(),
@@ -47,7 +48,7 @@ def prepare(module: Any, target: str) -> Any:
             transform.RewriteDataflowReshape(),
             transform.DeadCodeElimination(),
         ]
-        if kind == "llvm":
+        if kind == "llvm" and prepack:
             passes.append(transform.AttachAttrLayoutFreeBuffers())
         return tvm.transform.Sequential(passes)(module)
 

@@ -47,7 +47,12 @@ _MOST_MADE = 1 << 24  # elements of a filled or counted tensor worth computing h
 
 
 def simplify(module: Any) -> Any:
-    """Batch norms folded, re-layouts of constants computed, clips as minimum and maximum.
+    """Batch norms folded, re-layouts of constants computed, clips as minimum and maximum."""
+    return rewritten(module, Rewriter)
+
+
+def rewritten(module: Any, rules: Callable[[Any, list[Any], Any], Rewriter]) -> Any:
+    """One walk over `main` with the rules of a `Rewriter`.
 
     A function with control flow is returned as it came: TVM's own passes still apply to it.
     """
@@ -59,7 +64,7 @@ def simplify(module: Any) -> Any:
     bindings = [binding for block in blocks for binding in block.bindings]
     if not all(isinstance(binding, relax.VarBinding) for binding in bindings):
         return module
-    rewriter = Rewriter(relax, bindings, function.body.body)
+    rewriter = rules(relax, bindings, function.body.body)
     builder = rewriter.builder
     with builder.function("main", list(function.params), attrs=dict(function.attrs or {})):
         with builder.dataflow():

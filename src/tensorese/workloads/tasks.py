@@ -36,10 +36,10 @@ class Task:
     """The unscheduled TIR, one function `main`: what MetaSchedule and a database see."""
 
 
-def tasks_of(network: Network, target: str) -> list[Task]:
+def tasks_of(network: Network, target: str, *, prepack: bool = True) -> list[Task]:
     """The tasks of `prepare(network.module, target)`, costliest share of the FLOPs first."""
     tvm = import_tvm()  # no kernel is made here: no intrinsics of the target are needed
-    prepared = prepare(network.module, target)
+    prepared = prepare(network.module, target, prepack=prepack)
     _check_lowered(tvm, network.name, prepared["main"])
     from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 
