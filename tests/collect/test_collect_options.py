@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import socket
 import sys
+import time
 
 import pytest
 
@@ -72,9 +73,11 @@ def test_an_address_is_checked() -> None:
 def test_hosts_and_their_rates_are_told() -> None:
     tally = Tally(measured=30)
     tally.by_status.update({"ok": 28, "build_error": 2})
+    now = time.monotonic()
     tally.hosts = {
-        "b": HostTally(measured=11, first=0.0, last=5.0),
-        "a": HostTally(measured=19, first=0.0, last=2.0),
+        "b": HostTally(measured=11, first=now - 5, last=now),
+        "a": HostTally(measured=19, first=now - 3, last=now - 1),
+        "dead": HostTally(measured=9, first=now - 90, last=now - 60),
     }
     line = Lines("p", fleet=True).line(tally)
     assert line.endswith("; 2 build_error; 2 nodes: a 9.0/s, b 2.0/s")

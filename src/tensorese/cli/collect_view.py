@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tensorese.collect.collector import Tally
 
 _EVERY_SECS = 10.0
+_SILENT_SECS = 30.0  # after which a host is no longer listed
 
 
 def say(text: str) -> None:
@@ -37,8 +38,10 @@ class Lines:
         if bad:
             parts.append(", ".join(f"{n} {status}" for status, n in bad.items()))
         if self.fleet:
-            rates = [f"{name} {host.rate:.1f}/s" for name, host in sorted(tally.hosts.items())]
-            parts.append(f"{len(rates)} nodes: " + ", ".join(rates))
+            now = time.monotonic()
+            there = [(n, h) for n, h in sorted(tally.hosts.items()) if now - h.last < _SILENT_SECS]
+            rates = ", ".join(f"{name} {host.rate:.1f}/s" for name, host in there)
+            parts.append(f"{len(there)} nodes: {rates}")
         return "; ".join(parts)
 
 

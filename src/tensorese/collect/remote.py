@@ -5,7 +5,9 @@ Programs are planned here, results are journalled here; only the measuring is el
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -88,14 +90,21 @@ class OverRay:
             farm=session.farm,
             layout=session.layout,
         )
-        cluster = RayCluster(
-            self.cluster, settings, planners=_planners(session, cores), say=self.say
-        )
-        with FleetMeasurer(
-            cluster, session.platform, store.append_many, patience=self.cluster.patience
-        ) as fleet:
-            fleet.best.update(stored_bests(store, session.platform.name))
-            return _planned(session, progress, fleet, cores, on_result, lambda: 2 * fleet.window)
+        planners = _planners(session, cores)
+        with _quiet_stdout():
+            cluster = RayCluster(self.cluster, settings, planners=planners, say=self.say)
+            with FleetMeasurer(
+                cluster, session.platform, store.append_many, patience=self.cluster.patience
+            ) as fleet:
+                fleet.best.update(stored_bests(store, session.platform.name))
+                return _planned(session, progress, fleet, cores, on_result, lambda: fleet.ahead)
+
+
+@contextlib.contextmanager
+def _quiet_stdout() -> Iterator[None]:
+    """Ray prints a page of a dead node's log there, where our result belongs."""
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        yield
 
 
 def _run_id(session: Session) -> str:

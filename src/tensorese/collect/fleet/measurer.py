@@ -69,9 +69,9 @@ class FleetMeasurer(Measurer):
         self._thread.start()
 
     @property
-    def window(self) -> int:
-        """Rows that keep every node busy."""
-        return self.handout.window
+    def ahead(self) -> int:
+        """Rows that keep every node busy, and as many that wait for the next to ask or to join."""
+        return 2 * self.handout.window
 
     def submit(self, candidates: Sequence[Candidate]) -> Ticket:
         if self._closing:

@@ -272,7 +272,8 @@ class RayCluster(Cluster):
 
 
 def _brief(error: BaseException) -> str:
-    """Ray's errors are pages: the sentence that tells."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(("class_name:", "actor_id:", "pid:"))]
-    return (told[-1] if "Traceback" in str(error) and told else (told or [repr(error)])[0])[:200]
+    """Ray's errors are pages: what our own code said, or that its process is gone."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, BaseException):
+        return f"{type(cause).__name__}: {' '.join(str(cause).split())}"[:200]
+    return f"its process is gone ({type(error).__name__})"
