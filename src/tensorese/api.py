@@ -38,6 +38,7 @@ def tune(
     platform: str = "",
     callbacks: Iterable[Callback] = (),
     seed: int = 0,
+    prepack: bool = True,
     compile: bool = True,
     started: float | None = None,
 ) -> Run:
@@ -45,6 +46,8 @@ def tune(
 
     `model` is what `tensorese tune` takes, or a `torch.export.ExportedProgram`. The same call
     again resumes; limits count over all sittings. Without limits it ends after ten minutes.
+    Without `prepack` weights keep the order the network has them in, for kernels to be used where
+    weights come at run time.
     """
     begun = time.time() if started is None else started
     config = TuneConfig(
@@ -53,6 +56,7 @@ def tune(
         tasks=tuple(tasks),
         early_stopping=early_stopping,
         seed=seed,
+        prepack=prepack,
     )
     if target == "host":
         start_early("llvm")  # its TVM comes up beside ours
@@ -73,7 +77,7 @@ def tune(
         if said:
             announcer.on_note(said)
         run = tune_tasks(
-            tasks_of(network, parsed),
+            tasks_of(network, parsed, prepack=prepack),
             target=parsed,
             platform=where,
             measurer=farm,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from deploy_support import small_network
 from tensorese.deploy import DeployError
 from tensorese.deploy.arena import Arena
 from tensorese.deploy.systems import System, is_onnx, onnx_path
@@ -70,6 +71,19 @@ def test_torch_runs_an_onnx_graph_as_onnxruntime_does(tmp_path: Path) -> None:
     )
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
     assert want.std() > 1e-4
+
+
+def test_onnxruntime_runs_an_exported_torch_program(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    path = str(small_network(tmp_path / "net.pt2"))
+    inputs = [np.random.default_rng(2).standard_normal((1, 3, 16, 16), np.float32)]
+    got, want = (
+        System({"kind": kind, "model": path, "threads": 1}, inputs).outputs()
+        for kind in ("onnxruntime", "torch")
+    )
+    assert len(got) == len(want) == 2
+    for one, other in zip(got, want, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
 def test_a_rival_that_cannot_take_part_says_why(tmp_path: Path) -> None:

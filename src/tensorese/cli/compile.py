@@ -10,8 +10,9 @@ import click
 
 @click.command(name="compile")
 @click.argument("run", type=click.Path(path_type=Path))
+@click.option("--unpacked", is_flag=True, help="The same programs, weights in their own order.")
 @click.option("--json", "as_json", is_flag=True, help="Print the certificate as JSON.")
-def compile_command(run: Path, as_json: bool) -> None:
+def compile_command(run: Path, unpacked: bool, as_json: bool) -> None:
     """Build the network of RUN with its best programs, verify its outputs and time it.
 
     Writes library.so, certificate.json and database/ into RUN.
@@ -21,7 +22,7 @@ def compile_command(run: Path, as_json: bool) -> None:
     def say(step: str) -> None:
         click.echo(f"{step} ...", err=True)
 
-    certificate = compile_run(run, on_step=say)
+    certificate = compile_run(run, on_step=say, prepack=not unpacked)
     if as_json:
         import json
 

@@ -21,6 +21,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--warm", multiple=True, type=_PATH, help="Earlier run, store or database.")
 @click.option("--platform", default="", help="Name of this hardware; derived if absent.")
 @click.option("--seed", default=0, show_default=True, help="Of the search.")
+@click.option("--no-prepack", is_flag=True, help="Leave weights in the network's own order.")
 @click.option("--no-compile", is_flag=True, help="Measure only; tensorese compile RUN later.")
 @click.option("--json", "as_json", is_flag=True, help="Events as JSON, one a line.")
 def tune(
@@ -35,6 +36,7 @@ def tune(
     warm: tuple[Path, ...],
     platform: str,
     seed: int,
+    no_prepack: bool,
     no_compile: bool,
     as_json: bool,
 ) -> int:
@@ -61,6 +63,7 @@ def tune(
             platform=platform,
             callbacks=[view],
             seed=seed,
+            prepack=not no_prepack,
             compile=not no_compile,
             started=process_start(),
         )

@@ -49,6 +49,8 @@ class Built:
     network: Any
     prepared: Any
     applied: Applied
+    packed: bool = True
+    """Whether constant weights are in the order the programs chose."""
 
     @cached_property
     def depth(self) -> dict[str, int]:
@@ -79,17 +81,21 @@ class Built:
 
 
 def compile_run(
-    run: str | os.PathLike[str], *, on_step: Step = lambda _: None, timing: Timing | None = None
+    run: str | os.PathLike[str],
+    *,
+    on_step: Step = lambda _: None,
+    timing: Timing | None = None,
+    prepack: bool = True,
 ) -> dict[str, Any]:
     """Builds the network with its best programs, verifies and times it; returns the certificate.
 
-    A library whose outputs differ is not shipped: an earlier one stays as it was.
+    Without `prepack` the programs read weights in the network's own order. A library whose outputs differ is not shipped: an earlier one stays as it was.
     """
     started = time.monotonic()
     found = read_run(run)
     with tempfile.TemporaryDirectory(prefix="tensorese-") as name:
         scratch = Path(name)
-        built = prepare_run(found, on_step)
+        built = prepare_run(found, on_step, prepack=prepack)
         tuned = scratch / "tuned.so"
         on_step(f"compiling {len(built.applied.tuned)} tuned kernels")
         build_library(built.applied.module, found.target, tuned)
@@ -111,7 +117,7 @@ def prepare_run(run: Run, on_step: Step, *, prepack: bool = True) -> Built:
 
     on_step(f"preparing {run.network}")
     network = load_network(run.model)
-    prepared = prepare(network.module, run.target)
+    prepared = prepare(network.module, run.target, prepack=run.prepack)
     applied = apply_programs(prepared, run.best, run.target, prepack=prepack)
     unknown = set(run.best) - set(applied.workloads)
     if unknown:
@@ -119,7 +125,8 @@ def prepare_run(run: Run, on_step: Step, *, prepack: bool = True) -> Built:
             f"every tuned task must be in {run.model}, but {len(unknown)} of {len(run.best)} are "
             f"not ({min(unknown)}); was the model file changed? tune into a new folder"
         )
-    return Built(run=run, network=network, prepared=prepared, applied=applied)
+    packed = prepack and run.prepack
+    return Built(run=run, network=network, prepared=prepared, applied=applied, packed=packed)
 
 
 def make_arena(built: Built, scratch: Path, libraries: Mapping[str, Path]) -> Arena:
@@ -212,7 +219,7 @@ def _certificate(built: Built, library: Path) -> dict[str, Any]:
         "platform": run.platform,
         "signature": built.signature.to_dict(),
         "library": {"sha256": sha256(library), "bytes": library.stat().st_size},
-        "weights": {"sha256": weights_sha256(built.network.module)},
+        "weights": {"sha256": weights_sha256(built.network.module), "packed": built.packed},
         "toolchain": toolchain_of(run.kind),
         "host": os.uname().nodename,
         "time": time.time(),

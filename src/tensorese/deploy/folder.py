@@ -50,6 +50,8 @@ class Run:
     tasks: tuple[Mapping[str, Any], ...]
     best: Mapping[str, Best]
     """By workload id."""
+    prepack: bool = True
+    """Whether its tasks leave the order of constant weights to the schedule."""
 
     @property
     def kind(self) -> str:
@@ -73,6 +75,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
             platform=str(head["platform"]),
             tasks=tuple(head["tasks"]),
             best={workload: _best(row) for workload, row in found.items()},
+            prepack=bool(dict(head.get("config") or {}).get("prepack", True)),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DeployError(

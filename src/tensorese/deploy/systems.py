@@ -123,7 +123,14 @@ def torch_module(model: str) -> Any:
         return zoo.build(name)
     from tensorese.workloads import pt2
 
-    return pt2.load(Path(model)).module()
+    return _settled(pt2.load(Path(model)).module())
+
+
+def _settled(module: Any) -> Any:
+    """An exported program has one mode and raises when asked for it, as the ONNX exporter does."""
+    module.train = lambda _mode=True: module
+    module.eval = lambda: module
+    return module
 
 
 def onnx_bytes(model: str, arrays: Sequence[Array]) -> bytes:

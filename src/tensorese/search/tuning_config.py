@@ -33,6 +33,8 @@ class TuneConfig:
     rounds: int = 3
     """Turns of the finalists."""
     seed: int = 0
+    prepack: bool = True
+    """Whether schedules may choose the order of constant weights (CPUs)."""
 
     def __post_init__(self) -> None:
         if self.trials is not None and self.trials < 1:

@@ -1,0 +1,102 @@
+"""The five networks, where their runs lie, and what is built of a run besides its library."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common import ROOT
+
+NETWORKS = ("resnet18", "mobilenet_v2", "bert_tiny", "light_resnet50", "light_squeezenet")
+UNPACKED = "unpacked.so"
+INPUTS = "inputs.npz"
+KERNELS = "kernels.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """One network tuned once."""
+
+    work: Path
+    network: str
+    minutes: float
+    seed: int = 0
+
+    @property
+    def run(self) -> Path:
+        return self.work / f"{self.network}-{self.minutes:g}min-{self.seed}"
+
+    @property
+    def is_built(self) -> bool:
+        return all((self.run / name).exists() for name in ("library.so", UNPACKED, KERNELS))
+
+    @property
+    def model(self) -> str:
+        if not self.network.startswith("light_"):
+            return f"zoo:{self.network}"
+        path = self.work / f"{self.network}.onnx"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with_random_weights(self.network, path)
+        return os.path.relpath(path)
+
+    def tune(self) -> None:
+        command = [sys.executable, "-m", "tensorese", "tune", self.model]
+        command += ["--minutes", f"{self.minutes:g}", "--seed", str(self.seed)]
+        command += ["--out", str(self.run)]
+        print("+", " ".join(command), flush=True)
+        subprocess.run(command, check=True, env=environment())
+
+    def build(self) -> None:
+        """The same programs on weights as they came, the input, and whose kernel is whose."""
+        deploy: Any = importlib.import_module("tensorese.deploy.compile")
+        folder: Any = importlib.import_module("tensorese.deploy.folder")
+        found = folder.read_run(self.run)
+        built = deploy.prepare_run(found, lambda _: None, prepack=False)
+        deploy.build_library(built.applied.module, found.target, self.run / UNPACKED)
+        named: dict[str, Any] = {f"in{i}": a for i, a in enumerate(built.network.example(0))}
+        np.savez(self.run / INPUTS, **named)
+        kernels = {"tuned": built.applied.tuned, "untuned": built.applied.untuned}
+        (self.run / KERNELS).write_text(json.dumps(kernels))
+
+
+def environment() -> dict[str, str]:
+    paths = [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def with_random_weights(network: str, path: Path) -> None:
+    """The graph as it is, each weight filled from a seed so that activations keep their size."""
+    import onnx
+
+    stored = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+    model = onnx.load(str(stored / f"{network}.onnx"))
+    random = np.random.default_rng(0)
+    shapes = {one.name: onnx.numpy_helper.to_array(one) for one in model.graph.initializer}
+    kept = []
+    for node in model.graph.node:
+        if node.op_type != "ConstantOfShape":
+            kept.append(node)
+            continue
+        shape = [int(extent) for extent in shapes[node.input[0]]]
+        array = random.standard_normal(shape).astype(np.float32)
+        if len(shape) > 1:
+            array *= np.sqrt(2 / np.prod(shape[1:]))
+        else:
+            array = np.abs(array) * np.float32(0.1) + np.float32(0.5)  # scales and variances: > 0
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, node.output[0]))
+    del model.graph.node[:]
+    model.graph.node.extend(kept)
+    read = {name for node in kept for name in node.input}
+    unread = [one for one in model.graph.initializer if one.name not in read]
+    for one in unread:
+        model.graph.initializer.remove(one)
+    onnx.save(model, str(path))

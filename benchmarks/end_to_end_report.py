@@ -1,0 +1,145 @@
+"""What the rows say: a table, and for every network that loses the operators that cost it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from common import RESULTS, write_result
+from end_to_end_networks import NETWORKS
+from end_to_end_race import read_rows
+
+RIVALS = ("torch", "onnxruntime")
+NEEDED = 0.85  # of the better rival's speed, on every network
+SHOWN = 5
+Row = dict[str, Any]
+
+
+def report(rows: Path, minutes: float, seed: int = 0) -> bool:
+    """Writes results/end_to_end.json and .md; False where there is nothing to report."""
+    found = []
+    for network in NETWORKS:
+        mine = [
+            row
+            for row in read_rows(rows)
+            if (row["network"], row["minutes"], row["seed"]) == (network, minutes, seed)
+        ]
+        if mine:
+            newest = [row for row in mine if row["library"] == mine[-1]["library"]]
+            found.append(summarise(newest))
+    if not found:
+        print("no rows yet: tune, then time")
+        return False
+    ahead = sum((one["speed"] or 0) >= 1 for one in found)
+    enough = all(
+        (one[name] or 0) >= NEEDED for one in found for name in ("speed", "speed_unpacked")
+    )
+    result = {
+        "minutes": minutes,
+        "networks": found,
+        "ahead": ahead,
+        "all_at_least": NEEDED,
+        "all_enough": enough,
+    }
+    print(write_result("end_to_end", result))
+    text = markdown(result)
+    (RESULTS / "end_to_end.md").write_text(text)
+    print(text)
+    return True
+
+
+def summarise(rows: Sequence[Row]) -> Row:
+    """One network: medians over its times, and where its time goes."""
+
+    def median(system: str) -> float | None:
+        found = [row["latency"] for row in rows if row["system"] == system]
+        return statistics.median(found) if found else None
+
+    latency = {name: median(name) for name in ("tuned", "unpacked", *RIVALS)}
+    best = min((found for name in RIVALS if (found := latency[name])), default=None)
+    tuned, unpacked = latency["tuned"], latency["unpacked"]
+    ours = [row for row in rows if row["system"] == "tuned"]
+    peak = statistics.median(row["peak_gflops"] for row in ours)
+    last = ours[-1]
+    return {
+        "network": last["network"],
+        "machine": last["machine"],
+        "times": len(ours),
+        "trials": last["trials"],
+        "latency": latency,
+        "speed": best / tuned if best and tuned else None,
+        "speed_unpacked": best / unpacked if best and unpacked else None,
+        "gap": statistics.median(row["explanation"]["gap"] for row in ours),
+        "peak_gflops": peak,
+        "of_roofline": last["flops"] / tuned / 1e9 / peak if tuned else None,
+        "costliest": costliest(ours, peak),
+        "causes": last["explanation"]["causes"],
+        "absent": last["absent"],
+    }
+
+
+def costliest(ours: Sequence[Row], peak: float) -> list[Row]:
+    """Kernels by the time they take beyond what the cores' peak would need, in place."""
+    named = {kernel["kernel"]: kernel for row in ours for kernel in row["kernels"]}
+    found = []
+    for name, kernel in named.items():
+        seen = [k["secs"] for row in ours for k in row["kernels"] if k["kernel"] == name]
+        secs = statistics.median(seen)
+        found.append(
+            {
+                "kernel": name.removesuffix("_scheduled"),
+                "operator": kernel["operator"],
+                "shapes": kernel["shapes"],
+                "calls": kernel["calls"],
+                "secs": secs,
+                "lost": secs - kernel["flops"] / peak / 1e9,
+                "of_peak": kernel["flops"] / secs / 1e9 / peak if secs else None,
+            }
+        )
+    return sorted(found, key=lambda one: -one["lost"])[:SHOWN]
+
+
+def markdown(result: Row) -> str:
+    found = result["networks"]
+    machine = found[0]["machine"]
+    lines = [
+        "# End to end",
+        "",
+        f"Each network tuned once with `--minutes {result['minutes']:g}` ({machine}), then timed "
+        f"{found[0]['times']} times in turn with torch (channels_last, inference_mode) and "
+        "onnxruntime on the same cores. Milliseconds; speed is that of the better rival's "
+        "latency over ours. `unpacked`: the same programs on weights in the network's own order.",
+        "",
+        "| network | tuned | unpacked | torch | onnxruntime | speed | unpacked | of peak | "
+        "gap to tasks | trials |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    lines += [_line(one) for one in found]
+    lines += ["", f"Ahead of both on {result['ahead']} of {len(found)}; at least {NEEDED:g}x on "]
+    lines[-1] += f"all, with and without packing: {'yes' if result['all_enough'] else 'no'}."
+    for one in found:
+        lines += ["", f"## {one['network']}: where its time goes", ""]
+        lines += [_cost(kernel) for kernel in one["costliest"]]
+        lines += [f"- against the tasks alone: {cause}" for cause in one["causes"][:SHOWN]]
+        lines += [f"- {name}: {why}" for name, why in one["absent"].items()]
+    return "\n".join(lines) + "\n"
+
+
+def _line(one: Row) -> str:
+    cells = [_ms(one["latency"][name]) for name in ("tuned", "unpacked", *RIVALS)]
+    cells += [f"{one[n]:.2f}x" if one[n] else "-" for n in ("speed", "speed_unpacked")]
+    cells += [f"{100 * (one['of_roofline'] or 0):.0f} %", f"{100 * one['gap']:+.0f} %"]
+    return f"| {one['network']} | {' | '.join(cells)} | {one['trials']} |"
+
+
+def _cost(kernel: Row) -> str:
+    shapes = " ".join(kernel["shapes"][:2])
+    said = f"{kernel['secs'] * 1e3:.3f} ms in {kernel['calls']} calls"
+    share = f", {100 * kernel['of_peak']:.0f} % of peak" if kernel["of_peak"] else ""
+    return f"- {kernel['kernel']} ({kernel['operator']} {shapes}): {said}{share}"
+
+
+def _ms(secs: float | None) -> str:
+    return f"{secs * 1e3:.3f}" if secs else "-"
