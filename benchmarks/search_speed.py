@@ -1,6 +1,6 @@
 """From a task to 64 ranked, legal, new candidates ready to build: our search against stock's.
 
-    python benchmarks/search_speed.py [--kind llvm cuda] [--case conv2d ...] [--model FOLDER]
+    python benchmarks/search_speed.py [--kind llvm cuda] [--case conv2d ...] [--model KIND=FOLDER]
         [--side ours stock shared growth] [--repeats 3] [--out search_speed]
 
 Every measurement is a process of its own, given the same cores. What is timed starts when TVM and
@@ -8,12 +8,13 @@ the tensor intrinsics are imported (stock takes 20 s for those of all targets: e
 load x86's alone) and a task of four elements has warmed both up; it ends when 64 schedules are
 postprocessed. 64 programs count as measured: their latencies are made up by a fixed function of
 the decisions, because neither the cost of a search nor the comparison of scores depends on where
-labels come from. Learning them is reported apart on both sides: it happens after measuring.
+labels come from. Learning them is reported apart on both sides: it happens after measuring. A
+trained model (`--model`, one a kind) ranks unlabelled programs; loading it is not counted.
 
     ours     task_space, Evolution with 2,048 scored rows, materialise
     stock    TuneContext, EvolutionarySearch as it comes (512 x 4 generations), XGBModel
     shared   stock's search with our ranker as its cost model: whose picks score higher?
-    growth   our search with 1e3 to 1e6 scored rows
+    growth   our search with 2,048 to 1,048,576 scored rows, nothing replayed
 
 Rows go to benchmarks/results/OUT.jsonl as they are made; what is there already is not repeated.
 """
@@ -34,14 +35,14 @@ from common import RESULTS, provenance
 CASES = ("conv2d", "matmul", "depthwise_conv2d", "softmax")
 KINDS = ("llvm", "cuda")
 SIDES = ("ours", "stock", "shared", "growth")
-SIZES = (1_000, 10_000, 100_000, 1_000_000)
+SIZES = (2_048, 16_384, 131_072, 1_048_576)
 LIMIT_SECS = 1800
+VERSION = 2  # of our side: rows of an earlier one stay in the file and are not reported
 WORKER = Path(__file__).with_name("search_speed_worker.py")
 
 
 def jobs(args: argparse.Namespace) -> list[dict[str, Any]]:
     """One dictionary per process to start, ours first: they are the cheap ones."""
-    rankers = ["online", *([f"model:{args.model}"] if args.model else [])]
     found: list[dict[str, Any]] = []
     for side in args.side:
         for kind in args.kind:
@@ -49,16 +50,28 @@ def jobs(args: argparse.Namespace) -> list[dict[str, Any]]:
                 where = {"side": side, "kind": kind, "case": case, "cores": args.cores}
                 where |= {"population": args.population, "stock": args.stock_population}
                 where["head"] = args.head
-                found += _of_side(side, where, rankers, args)
+                rankers = ["online", *(f"model:{m}" for m in _models(args, kind))]
+                wanted = [r for r in rankers if not args.ranker or r.split(":")[0] in args.ranker]
+                found += _of_side(side, where, wanted, args)
     return found
+
+
+def _models(args: argparse.Namespace, kind: str) -> list[str]:
+    return [folder for one, _, folder in (m.partition("=") for m in args.model) if one == kind]
 
 
 def _of_side(
     side: str, where: dict[str, Any], rankers: list[str], args: argparse.Namespace
 ) -> list[dict[str, Any]]:
+    if side in ("ours", "growth"):
+        where = where | {"version": VERSION}
     if side == "growth":
         sizes = [size for size in SIZES if size <= args.largest]
-        return [where | {"ranker": "online", "population": size, "repeat": 0} for size in sizes]
+        return [
+            where | {"ranker": r, "population": size, "repeat": 0}
+            for r in rankers
+            for size in sizes
+        ]
     if side == "stock":
         return [where | {"ranker": "xgb", "repeat": k} for k in range(args.repeats)]
     repeats = args.repeats if side == "ours" else 1
@@ -84,7 +97,8 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
 
 def report(rows: list[dict[str, Any]]) -> None:
     """Medians over repeats, and how many times faster."""
-    good = [row for row in rows if "error" not in row]
+    good = [row for row in rows if "error" not in row and row.get("version", VERSION) == VERSION]
+    good = [row for row in good if "version" in row or row["side"] in ("stock", "shared")]
     places = dict.fromkeys((row["kind"], row["case"]) for row in good)
     for kind, case in places:
         here = [row for row in good if (row["kind"], row["case"]) == (kind, case)]
@@ -93,7 +107,7 @@ def report(rows: list[dict[str, Any]]) -> None:
             ours = [row for row in here if row["side"] == "ours" and row["ranker"] == ranker]
             secs = _median([row["secs"] for row in ours])
             shared = [r for r in here if r["side"] == "shared" and r["ranker"] == ranker]
-            said = f"{kind} {case} {ranker.split('/')[-1]}: {secs:.2f} s ({_parts(ours[0])})"
+            said = f"{kind} {case} {_called(ranker)}: {secs:.2f} s ({_parts(ours[0])})"
             if stock:
                 count = [row["found"] for row in here if row["side"] == "stock"]
                 said += f"; stock {stock:.1f} s for {min(count)}: {stock / secs:.0f}x"
@@ -106,9 +120,13 @@ def report(rows: list[dict[str, Any]]) -> None:
         if row["side"] == "growth":
             each = row["parts"]["propose"] / row["scored"] * 1e6
             print(
-                f"{row['kind']} {row['case']}: {row['scored']:,} scored in "
-                f"{row['parts']['propose']:.2f} s, {each:.0f} us each, {row['peak_mb']:.0f} MB"
+                f"{row['kind']} {row['case']} {_called(row['ranker'])}: {row['scored']:,} scored "
+                f"in {row['parts']['propose']:.2f} s, {each:.0f} us each, {row['peak_mb']:.0f} MB"
             )
+
+
+def _called(ranker: str) -> str:
+    return ranker.removeprefix("model:").rstrip("/").split("/")[-1]
 
 
 def _median(values: list[float]) -> float:
@@ -124,7 +142,10 @@ def main() -> int:
     parser.add_argument("--kind", nargs="+", default=list(KINDS), choices=KINDS)
     parser.add_argument("--case", nargs="+", default=list(CASES))
     parser.add_argument("--side", nargs="+", default=list(SIDES), choices=SIDES)
-    parser.add_argument("--model", default="", help="folder of a trained model, ranked with too")
+    parser.add_argument(
+        "--model", nargs="+", default=[], help="KIND=FOLDER of trained models, ranked with too"
+    )
+    parser.add_argument("--ranker", nargs="+", default=[], help="only these: online, model")
     parser.add_argument("--head", default="", help="the model's platform, if it has several")
     parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--repeats", type=int, default=3)

@@ -20,6 +20,8 @@ from tensorese.search.online import OnlineRanker
 from tensorese.search.random_search import RandomSearch
 from tensorese.space.materialise import materialise
 from tensorese.space.space import TaskSpace, task_space
+from tensorese.space.tiles import factorisations
+from tensorese.space.variation import divisor_table
 from tensorese.targets import platform_of
 from tensorese.tvm_env import import_tvm
 
@@ -76,19 +78,29 @@ def make_ranker(name: str, platform: str) -> tuple[Ranker, str]:
     return TLPRanker(model), platform if platform in model.platforms else model.platforms[0]
 
 
-def warm_up(kind: str) -> Any:
-    """Imports, and everything once for a task of four elements."""
+def warm_up(kind: str) -> tuple[Any, Any]:
+    """TVM, and a module of four elements for which everything was done once."""
     tvm = import_tvm()  # plain CUDA rules tensorize nothing: neither side needs CUDA's intrinsics
     importlib.import_module("tvm.s_tir.tensor_intrin")
     x = tvm.te.placeholder((4,), name="x")
     y = tvm.te.compute((4,), lambda i: x[i] + 1.0, name="y")
     module = tvm.IRModule({"main": tvm.te.create_prim_func([x, y])})
-    space = task_space(module, TARGETS[kind])
-    state = TaskState(workload_of(module), space, platform_of(TARGETS[kind]))
-    found = Evolution(OnlineRanker()).propose(state, 1)
-    materialise(space, [(p.sketch, p.row) for p in found], state.workload)
+    propose_once(OnlineRanker(), module, kind, "")
     stock_context(tvm, module, kind, 1).generate_design_space()
-    return tvm
+    return tvm, module
+
+
+def propose_once(ranker: Ranker, module: Any, kind: str, head: str) -> None:
+    space = task_space(module, TARGETS[kind])
+    state = TaskState(workload_of(module), space, platform_of(TARGETS[kind], head))
+    found = Evolution(ranker).propose(state, 1)
+    materialise(space, [(p.sketch, p.row) for p in found], state.workload, traced=False)
+
+
+def forget_tables() -> None:
+    """What a space of the same task has left behind: the timed one has to make its own."""
+    factorisations.cache_clear()
+    divisor_table.cache_clear()
 
 
 def known_state(job: dict[str, Any], space: TaskSpace, module: Any, head: str) -> TaskState:
@@ -98,14 +110,16 @@ def known_state(job: dict[str, Any], space: TaskSpace, module: Any, head: str) -
     return state
 
 
-def ours(job: dict[str, Any], module: Any) -> dict[str, Any]:
+def ours(job: dict[str, Any], module: Any, small: Any) -> dict[str, Any]:
     head = job["head"] or platform_of(TARGETS[job["kind"]]).name
     ranker, head = make_ranker(job["ranker"], head)
+    propose_once(ranker, small, job["kind"], head)
     # What was measured before: another space of the same task, so that the timed one is fresh.
     before = known_state(job, task_space(module, TARGETS[job["kind"]]), module, head)
     learning = Clock()
     ranker.update(before.measurements)
     learning.lap("learn")
+    forget_tables()
     base = peak_mb()
     clock = Clock()
     space = task_space(module, TARGETS[job["kind"]])
@@ -117,21 +131,23 @@ def ours(job: dict[str, Any], module: Any) -> dict[str, Any]:
     config = EvolutionConfig(population=job["population"])
     found = Evolution(count, config, seed=job["repeat"]).propose(state, WANTED)
     clock.lap("propose")
-    answer = {"scored": count.scored, "found": len(found)}
+    answer: dict[str, Any] = {"scored": count.scored, "found": len(found)}
     if job["side"] != "growth":
-        ready = materialise(
-            space, [(p.sketch, p.row) for p in found], state.workload, threads=job["cores"]
-        )
+        rows = [(p.sketch, p.row) for p in found]
+        ready = materialise(space, rows, state.workload, threads=job["cores"], traced=False)
         clock.lap("materialise")
         answer["found"] = sum(not made.error for made in ready)
-    scores = [mean_score(ranker, state, found), *learning.parts.values()]
+    peak = peak_mb()
+    if job["side"] != "growth":
+        judged = materialise(space, rows, state.workload, threads=job["cores"], verify=True)
+        answer["legal"] = sum(not made.error for made in judged)
     return {
         "secs": sum(clock.parts.values()),
         "parts": clock.parts,
-        "mean_score": scores[0],
-        "learn_secs": scores[1],
-        "peak_mb": peak_mb(),
-        "grown_mb": peak_mb() - base,
+        "mean_score": mean_score(ranker, state, found),
+        "learn_secs": learning.parts["learn"],
+        "peak_mb": peak,
+        "grown_mb": peak - base,
         **answer,
     }
 
@@ -278,9 +294,12 @@ def counting_model(
 
 def main() -> int:
     job = json.loads(sys.argv[1])
-    tvm = warm_up(job["kind"])
+    tvm, small = warm_up(job["kind"])
     module = tvm.IRModule({"main": operators()[job["case"]]()})
-    answer = ours(job, module) if job["side"] in ("ours", "growth") else stock(job, module, tvm)
+    if job["side"] in ("ours", "growth"):
+        answer = ours(job, module, small)
+    else:
+        answer = stock(job, module, tvm)
     print("RESULT " + json.dumps(answer), flush=True)
     return 0
 

@@ -1,31 +1,41 @@
 """Legality on integers against TVM, operator by operator: precision, recall, size of the space.
 
-    python benchmarks/space_audit.py [--kind llvm cuda] [--operator conv2d ...]
-        [--legal 504] [--stock 204]
+    python benchmarks/space_audit.py [--kind llvm cuda] [--operator conv2d ...] [--jobs 2]
+        [--legal 504] [--stock 204] [--rows FILE]
 
 Precision: of the rows we call legal (half sampled, half mutated), how many TVM replays to
 themselves within the limits and passes through every postprocessor. Recall: of the rows stock
 sampling and stock mutators produce and TVM passes, how many we call legal. `--build N` also
-builds N of our rows per operator: to machine code on a CPU, to CUDA source where TVM finds no GPU.
+builds N of our rows per part: to machine code on a CPU, to CUDA source where TVM finds no GPU.
+
+A task is divided by its sketches into parts, `--jobs` of which are examined at once. A line per
+part goes to the file of rows when it is done; parts that are there already are not repeated.
+`--table` prints what the file holds, operator by operator, and examines nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import json
+import multiprocessing
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from common import write_result
+from common import RESULTS, provenance
 from tensorese.space.audit import Audit, audit
 from tensorese.space.counting import count
 from tensorese.space.locations import LocationTable
 from tensorese.space.space import TaskSpace, task_space
 from tensorese.tvm_env import import_tvm
 
+PARTS = 3  # of a task: most have three sketches
 TARGETS = {
     "llvm": '{"kind":"llvm","mcpu":"znver4","num-cores":2}',
     "cuda": (
@@ -82,41 +92,36 @@ def operators() -> dict[str, Callable[[], Any]]:
     }
 
 
-def examine(name: str, func: Any, kind: str, legal: int, stock: int, builds: int) -> dict[str, Any]:
+def examine(
+    job: dict[str, Any], *, legal: int, stock: int, builds: int, parts: int = 1
+) -> dict[str, Any]:
+    """One task (`operator`, `kind`) or, with `parts`, every so many-th of its sketches (`part`)."""
     tvm = import_tvm("llvm")
     started = time.perf_counter()
-    space = task_space(tvm.IRModule({"main": func}), TARGETS[kind])
+    module = tvm.IRModule({"main": operators()[job["operator"]]()})
+    space = task_space(module, TARGETS[job["kind"]])
     built = time.perf_counter() - started
-    covered = [i for i, s in enumerate(space.sketches) if s.covered]
+    # TVM lists sketches in no particular order: sorted by id, parts are the same everywhere.
+    order = sorted(range(len(space.sketches)), key=lambda i: space.sketches[i].sketch.id)
+    covered = [i for i in order if space.sketches[i].covered]
     share = max(1, len(covered))
+    mine = covered[job.get("part", 0) :: parts]
     total = Audit()
-    for index in covered:
-        each = audit(space, index, legal=-(-legal // share), stock=-(-stock // share))
-        total += each
-    row = {
-        "operator": name,
-        "kind": kind,
+    for index in mine:
+        total += audit(space, index, legal=-(-legal // share), stock=-(-stock // share))
+    return {
+        **job,
         "sketches": len(space.sketches),
         "covered": len(covered),
         "reasons": sorted({s.reason for s in space.sketches if s.reason}),
-        "asks": sorted({how for index in covered for how in asks(space, index)}),
-        "rows": str(sum(count(space.sketches[i]) for i in covered)),
+        "asks": sorted({how for index in mine for how in asks(space, index)}),
+        "rows": sum(count(space.sketches[i]) for i in mine),
         "build_secs": built,
-        "called_legal": total.called_legal,
-        "precision": total.precision,
-        "stock_accepted": total.stock_accepted,
-        "recall": total.recall,
+        **dataclasses.asdict(total),
+        "compiled": compiled(space, mine, builds) if mine else 0,
+        "to_compile": builds if mine else 0,
         "secs": time.perf_counter() - started,
     }
-    if builds:
-        row["compiled"] = compiled(space, covered, builds)
-    print(
-        f"{kind} {name}: {len(covered)}/{len(space.sketches)} sketches, precision "
-        f"{total.were_legal}/{total.called_legal}, recall {total.we_accepted}/"
-        f"{total.stock_accepted}, {row['asks']} {row['reasons']} {row['secs']:.0f} s",
-        flush=True,
-    )
-    return row
 
 
 def asks(space: TaskSpace, index: int) -> list[str]:
@@ -131,8 +136,8 @@ def asks(space: TaskSpace, index: int) -> list[str]:
     return found
 
 
-def compiled(space: TaskSpace, covered: list[int], n: int) -> str:
-    """`ok/n` of our rows that TVM builds."""
+def compiled(space: TaskSpace, covered: list[int], n: int) -> int:
+    """How many of `n` of our rows TVM builds."""
     tvm = import_tvm("llvm")
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
@@ -150,7 +155,51 @@ def compiled(space: TaskSpace, covered: list[int], n: int) -> str:
             good += target.kind.name != "cuda" or any("__global__" in s for s in sources)
         except Exception as error:
             print("not compiled:", error)
-    return f"{good}/{n}"
+    return good
+
+
+def in_full(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The parts of each task added up."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    added = [*(f.name for f in dataclasses.fields(Audit)), "rows", "compiled", "to_compile", "secs"]
+    for row in rows:
+        key = (row["kind"], row["operator"])
+        if key not in found:
+            found[key] = {**row, "parts": 1}
+            continue
+        whole = found[key]
+        whole |= {name: whole[name] + row[name] for name in added}
+        whole |= {name: sorted({*whole[name], *row[name]}) for name in ("asks", "reasons")}
+        whole["parts"] += 1
+    return list(found.values())
+
+
+def report(rows: list[dict[str, Any]]) -> bool:
+    """Prints a table; False where a task falls short of 99 %."""
+    print("| operator | target | sketches | rows | precision | recall | built | TVM is asked |")
+    print("|---|---|---|---|---|---|---|---|")
+    good = True
+    for row in in_full(rows):
+        cells = [row["operator"], row["kind"], f"{row['covered']}/{row['sketches']}"]
+        cells += [f"{float(row['rows']):.2g}", f"{row['were_legal']}/{row['called_legal']}"]
+        cells += [f"{row['we_accepted']}/{row['stock_accepted']}"]
+        cells += [f"{row['compiled']}/{row['to_compile']}", ", ".join(row["asks"])]
+        print("| " + " | ".join(cells) + " |")
+        short = row["were_legal"] < 0.99 * row["called_legal"]
+        good &= not short and row["we_accepted"] >= 0.99 * row["stock_accepted"]
+    return good
+
+
+def jobs_of(args: argparse.Namespace, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """CUDA first: verdicts there take longest."""
+    done = {(row["kind"], row["operator"], row["part"]) for row in known}
+    return [
+        {"kind": kind, "operator": operator, "part": part}
+        for kind in sorted(args.kind)
+        for operator in args.operator or operators()
+        for part in range(PARTS)
+        if (kind, operator, part) not in done
+    ]
 
 
 def main() -> int:
@@ -160,16 +209,26 @@ def main() -> int:
     parser.add_argument("--legal", type=int, default=504)
     parser.add_argument("--stock", type=int, default=204)
     parser.add_argument("--build", type=int, default=0)
-    parser.add_argument("--name", default="space_audit", help="of the JSON in benchmarks/results")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--rows", type=Path, default=RESULTS / "space_audit.jsonl")
+    parser.add_argument("--table", action="store_true")
     args = parser.parse_args()
-    makers = operators()
-    rows = []
-    for kind in args.kind:
-        for name in args.operator or makers:
-            rows.append(examine(name, makers[name](), kind, args.legal, args.stock, args.build))
-            print("written", write_result(args.name, {"rows": rows}))
-    short = [r for r in rows if r["covered"] and min(r["precision"], r["recall"]) < 0.99]
-    return 1 if short else 0
+    args.rows.parent.mkdir(parents=True, exist_ok=True)
+    text = args.rows.read_text() if args.rows.exists() else ""
+    rows = [json.loads(line) for line in text.splitlines()]
+    todo = [] if args.table else jobs_of(args, rows)
+    settings = {"legal": args.legal, "stock": args.stock, "builds": args.build, "parts": PARTS}
+    # Spawned: a process that has used TVM's threads must not be forked.
+    with ProcessPoolExecutor(args.jobs, multiprocessing.get_context("spawn")) as pool:
+        for done in as_completed([pool.submit(examine, job, **settings) for job in todo]):
+            row = {**done.result(), **provenance()}
+            rows.append(row)
+            with args.rows.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+            told = ("kind", "operator", "part", "were_legal", "called_legal")
+            told += ("we_accepted", "stock_accepted", "secs")
+            print({name: row[name] for name in told}, flush=True)
+    return 0 if report(rows) else 1
 
 
 if __name__ == "__main__":

@@ -64,3 +64,30 @@ def every_row(space: DecisionSpace) -> npt.NDArray[np.int64]:
     ]
     rows = [np.concatenate(parts) for parts in itertools.product(*tables)]
     return np.array(rows, dtype=np.int64)
+
+
+def cuda_target() -> str:
+    return (
+        '{"arch":"sm_90","kind":"cuda","max_num_threads":1024,"max_shared_memory_per_block":49152,'
+        '"max_threads_per_block":1024,"registers_per_block":65536,"thread_warp_size":32}'
+    )
+
+
+def matmul_module() -> Any:
+    return _made("matmul", 64, 96, 128)
+
+
+def conv2d_module() -> Any:
+    return _made("conv2d_nhwc", 1, 14, 14, 16, 32, 3, 2, 1)
+
+
+def softmax_module() -> Any:
+    return _made("softmax_mn", 64, 48)
+
+
+def _made(name: str, *sizes: int) -> Any:
+    tvm = import_tvm()
+    from tvm.s_tir.meta_schedule.testing import te_workload
+
+    func = tvm.te.create_prim_func(getattr(te_workload, name)(*sizes))
+    return tvm.IRModule({"main": func})

@@ -170,7 +170,7 @@ def test_materialised_programs_replay_from_their_trace_alone() -> None:
     for one in made:
         assert one.error == ""
         again = tvm.s_tir.Schedule(space.referee.module)
-        trace = _full_trace(one.program)
+        trace = _full_trace(one.recorded())
         tvm.s_tir.schedule.Trace.apply_json_to_schedule(trace, again)
         assert structure_of(again.mod) == structure_of(one.schedule.mod)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,8 @@ import numpy as np
 from tensorese.errors import TensoreseError
 from tensorese.search.base import Proposal, Proposer, Ranker, TaskState
 from tensorese.search.fallback import draw, random_proposals
-from tensorese.search.pool import Floats, Scored, distinct, measured_best, pick, score, unlike
+from tensorese.search.leaders import CHUNK, Leaders
+from tensorese.search.pool import Scored, measured_best, pick, picked_from
 from tensorese.search.shares import sketch_shares, split
 from tensorese.space.decisions import DecisionSpace
 from tensorese.space.tiles import Ints
@@ -68,33 +69,36 @@ class Evolution(Proposer):
         """`seeds` are `(sketch, rows)` that join the first generation: a generator's, say."""
         shares = sketch_shares(state)
         counts = split(self.config.population, shares)
-        scored = [
-            self._evolve(state, sketch, count, [rows for at, rows in seeds if at == sketch])
-            for sketch, count in enumerate(counts)
-        ]
+        scored = []
+        for sketch, count in enumerate(counts):
+            mine = [rows for at, rows in seeds if at == sketch]
+            # What is picked must be new: as many more are kept as were seen.
+            most = picked_from(n) + self.config.parents + len(state.seen)
+            leaders = Leaders(state, self.ranker, sketch, most)
+            scored.append(self._evolve(leaders, count, mine))
         n_random = int(self.config.epsilon * n + self.rng.random())
         origin = f"evolution:{self.ranker.name}"
         found = pick(state, scored, n - n_random, origin, apart=self.config.apart)
         return found + random_proposals(state, n - len(found), shares, self.rng, found)
 
-    def _evolve(self, state: TaskState, sketch: int, count: int, seeds: Sequence[Ints]) -> Scored:
-        """Everything new that was scored in this sketch."""
-        space, config = state.computed(sketch), self.config
+    def _evolve(self, leaders: Leaders, count: int, seeds: Sequence[Ints]) -> Scored:
+        """The best of what was scored in this sketch, as far as it is new."""
+        state, sketch, config = leaders.state, leaders.sketch, self.config
+        space = state.computed(sketch)
         first = round(count * config.first) if config.generations > 1 else count
         best = measured_best(state, sketch, config.parents)
-        rows = np.vstack([best, *seeds, self._founders(state, sketch, first, best)])
-        rows, _ = distinct(rows)
-        scores = score(state, self.ranker, sketch, rows)
+        known = [best, *seeds]
+        for size in list(_pieces(first if space.covered else min(first, CHUNK))) or [0]:
+            leaders.see(np.vstack([*known, self._founders(state, sketch, size, best)]))
+            known = []
         for left in range(config.generations - 1 if space.covered else 0, 0, -1):
-            wanted = max(1, count - len(rows)) // left
-            children = unlike(self._children(space, rows, scores, wanted), rows)
-            # Children that were there already make room for strangers.
-            strangers = draw(state, sketch, wanted - len(children), self.rng, computed=True)
-            children = unlike(np.vstack([children, strangers]), rows)
-            if len(children):
-                rows = np.vstack([rows, children])
-                scores = np.append(scores, score(state, self.ranker, sketch, children))
-        return Scored(sketch=sketch, rows=rows, scores=scores).new_to(state)
+            for size in _pieces(max(1, count - leaders.n_scored) // left):
+                parents = leaders.best(config.parents)
+                children = leaders.unknown(self._bred(space, parents, size))
+                # Children that were there already make room for strangers.
+                strangers = draw(state, sketch, size - len(children), self.rng, computed=True)
+                leaders.see(np.vstack([children, strangers]))
+        return leaders.scored()
 
     def _founders(self, state: TaskState, sketch: int, n: int, best: Ints) -> Ints:
         """Children of measured rows, the faster the more; the rest is drawn."""
@@ -105,10 +109,6 @@ class Evolution(Proposer):
             return drawn
         return np.vstack([self._bred(space, best, bred), drawn])
 
-    def _children(self, space: DecisionSpace, rows: Ints, scores: Floats, n: int) -> Ints:
-        order = np.argsort(-scores, kind="stable")[: self.config.parents]
-        return self._bred(space, rows[order], n)
-
     def _bred(self, space: DecisionSpace, parents: Ints, n: int) -> Ints:
         """`n` children of parents that are given best first; the best have the most."""
         if not len(parents) or n <= 0:
@@ -118,3 +118,9 @@ class Evolution(Proposer):
         mine, theirs = parents[rank[0]], parents[rank[1]]
         mixed = cross(space, mine[:n_crossed], theirs[:n_crossed], self.rng, tries=3)
         return np.vstack([mixed, mutate(space, mine[n_crossed:], self.rng, tries=3)])
+
+
+def _pieces(n: int) -> Iterator[int]:
+    """`n` in pieces small enough to be held at once."""
+    for start in range(0, n, CHUNK):
+        yield min(CHUNK, n - start)

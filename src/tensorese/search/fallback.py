@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Set
 import numpy as np
 
 from tensorese.search.base import Proposal, Row, TaskState
-from tensorese.search.pool import Floats, is_legal, new_rows
+from tensorese.search.pool import Floats, are_legal, new_rows
 from tensorese.search.shares import split
 from tensorese.space.replay import SCHEDULE_ERRORS, decisions_of
 from tensorese.space.space import TaskSpace
@@ -106,6 +106,6 @@ def _legal(
         if (sketch, place) in known:
             continue
         tried += 1
-        if is_legal(state, sketch, row):
+        if are_legal(state, sketch, row[None])[0]:
             wanted -= 1
             yield place

@@ -94,6 +94,11 @@ def embed(space: DecisionSpace, rows: Ints) -> Floats:
     return np.hstack(parts)
 
 
+def picked_from(n: int) -> int:
+    """How many of the best rows `n` picks are chosen among."""
+    return max(16 * n, 256)
+
+
 def pick(
     state: TaskState, scored: Iterable[Scored], n: int, origin: str, *, apart: float
 ) -> list[Proposal]:
@@ -104,7 +109,7 @@ def pick(
     scores = np.concatenate([group.scores for group in groups])
     of = np.concatenate([np.full(len(g.rows), i) for i, g in enumerate(groups)])
     at = np.concatenate([np.arange(len(g.rows)) for g in groups])
-    order = np.argsort(-scores, kind="stable")[: max(16 * n, 256)]
+    order = np.argsort(-scores, kind="stable")[: picked_from(n)]
     scores, of, at = scores[order], of[order], at[order]
     chosen = _spread(state, groups, of, at, n, apart)
     return [
@@ -123,7 +128,8 @@ def _spread(
 ) -> list[int]:
     """Positions, best first, each at least `apart` from those before; then the passed over.
 
-    Where TVM has to be asked whether a row is legal, it is asked here, about these alone.
+    Where TVM has to be asked whether a row is legal, it is asked here, about these alone: all at
+    once, and again about what takes the place of those it refuses.
     """
     places = [
         embed(state.space.sketches[g.sketch], g.rows[at[of == i]]) for i, g in enumerate(groups)
@@ -131,32 +137,43 @@ def _spread(
     within = np.zeros(len(of), dtype=np.int64)
     for i in range(len(groups)):
         within[of == i] = np.arange(int((of == i).sum()))
+    left = np.arange(len(of))
+    while True:
+        chosen = _greedy(places, of, within, left, n, apart)
+        refused = _refused(state, groups, of, at, chosen)
+        if not len(refused):
+            return sorted(chosen.tolist())
+        left = left[~np.isin(left, refused)]
+
+
+def _greedy(places: list[Floats], of: Ints, within: Ints, left: Ints, n: int, apart: float) -> Ints:
     near: list[Bools] = [np.zeros(len(place), dtype=np.bool_) for place in places]
     chosen: list[int] = []
     passed: list[int] = []
-    for k in range(len(of)):
+    for k in left.tolist():
         if len(chosen) == n:
             break
         group, me = int(of[k]), int(within[k])
         if near[group][me]:
             passed.append(k)
             continue
-        if not is_legal(state, groups[group].sketch, groups[group].rows[int(at[k])]):
-            continue
         chosen.append(k)
-        gap = np.abs(places[group] - places[group][me]).sum(1)
-        near[group] |= gap < apart
-    for k in passed:
-        if len(chosen) == n:
-            break
-        if is_legal(state, groups[int(of[k])].sketch, groups[int(of[k])].rows[int(at[k])]):
-            chosen.append(k)
-    return sorted(chosen)
+        near[group] |= np.abs(places[group] - places[group][me]).sum(1) < apart
+    return np.array(chosen + passed[: n - len(chosen)], dtype=np.int64)
 
 
-def is_legal(state: TaskState, sketch: int, row: Ints) -> bool:
-    """Of a row that `TaskState.computed` calls legal: TVM is asked where that is not enough."""
+def _refused(state: TaskState, groups: list[Scored], of: Ints, at: Ints, chosen: Ints) -> Ints:
+    """Those of the chosen that TVM, where it decides, does not pass."""
+    found = [chosen[:0]]
+    for index, group in enumerate(groups):
+        mine = chosen[of[chosen] == index]
+        found.append(mine[~are_legal(state, group.sketch, group.rows[at[mine]])])
+    return np.concatenate(found)
+
+
+def are_legal(state: TaskState, sketch: int, rows: Ints) -> Bools:
+    """Of rows that `TaskState.computed` calls legal: TVM is asked where that is not enough."""
     space = state.space.sketches[sketch]
     if state.computed(sketch) is space:
-        return True
-    return bool(space.legal(row[None])[0])
+        return np.ones(len(rows), dtype=np.bool_)
+    return space.legal(rows)

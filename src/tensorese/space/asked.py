@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import numpy as np
 
-from tensorese.space.tiles import Ints
+from tensorese.space.tiles import Ints, unique_rows
 
 Answer = TypeVar("Answer")
 
@@ -18,7 +20,7 @@ class Asked(Generic[Answer]):
     """The answer depends on `columns`, on whether `capped` ones are 1, on products of `spans`."""
 
     ask: Callable[[Ints], Answer]
-    """The answer for one row, given the whole row."""
+    """The answer for one row, given the whole row; called from several threads."""
     columns: tuple[int, ...] = ()
     capped: tuple[int, ...] = ()
     spans: tuple[tuple[int, ...], ...] = ()
@@ -26,17 +28,23 @@ class Asked(Generic[Answer]):
 
     def distinct(self, rows: Ints) -> tuple[list[Answer], Ints]:
         """The distinct answers, and for each row which of them is its own."""
-        unique, first, inverse = np.unique(
-            self._keys(rows), axis=0, return_index=True, return_inverse=True
-        )
-        answers = []
-        for key, at in zip(map(tuple, unique.tolist()), first, strict=True):
-            if key not in self.known:
-                self.known[key] = self.ask(rows[at])
-            answers.append(self.known[key])
-        return answers, inverse.reshape(-1)
+        unique, first, which = unique_rows(self._keys(rows))
+        keys = list(map(tuple, unique.tolist()))
+        new = [(key, at) for key, at in zip(keys, first, strict=True) if key not in self.known]
+        answers = ask_all(self.ask, [rows[at] for _, at in new])
+        self.known.update(zip((key for key, _ in new), answers, strict=True))
+        return [self.known[key] for key in keys], which
 
     def _keys(self, rows: Ints) -> Ints:
         products = [rows[:, list(span)].prod(1)[:, None] for span in self.spans]
         short = (rows[:, list(self.capped)] == 1).astype(np.int64)
         return np.hstack([rows[:, list(self.columns)], short, *products])
+
+
+def ask_all(ask: Callable[[Ints], Answer], rows: list[Ints]) -> list[Answer]:
+    """An answer a row, on all cores: TVM frees the GIL while it thinks."""
+    cores = len(os.sched_getaffinity(0))
+    if cores == 1 or len(rows) < 2:
+        return [ask(row) for row in rows]
+    with ThreadPoolExecutor(cores) as pool:
+        return list(pool.map(ask, rows))

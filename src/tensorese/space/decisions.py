@@ -103,7 +103,7 @@ class DecisionSpace:
     @staticmethod
     def _batch_size(missing: int, have: int, drawn: int) -> int:
         rate = (have + 1) / (drawn + 1) if drawn else 1.0
-        return int(min(max(1.2 * missing / rate, 64), 64 * _BATCH))
+        return int(min(max(1.2 * missing / rate, 64), 16 * _BATCH))
 
     @cached_property
     def _bundles(self) -> list[Bundle]:

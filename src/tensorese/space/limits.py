@@ -13,8 +13,8 @@ from typing import Protocol
 
 import numpy as np
 
-from tensorese.space.asked import Asked
-from tensorese.space.tiles import Bools, Ints
+from tensorese.space.asked import Asked, ask_all
+from tensorese.space.tiles import Bools, Ints, unique_rows
 
 
 class Limit(Protocol):
@@ -158,11 +158,13 @@ class PlacedRegion:
     def legal(self, rows: Ints) -> Bools:
         found = np.ones(len(rows), dtype=np.bool_)
         at = np.flatnonzero(rows[:, self.column] >= 0)
-        for row, spans in zip(at, self._spans(rows[at]).tolist(), strict=True):
-            key = tuple(spans)
-            if key not in self.verdicts:
-                self.verdicts[key] = self.ask(rows[row])
-            found[row] = self.verdicts[key]
+        verdicts = self.verdicts
+        unique, first, which = unique_rows(self._spans(rows[at]))
+        keys = list(map(tuple, unique.tolist()))
+        new = [(key, row) for key, row in zip(keys, at[first], strict=True) if key not in verdicts]
+        answers = ask_all(self.ask, [rows[row] for _, row in new])
+        verdicts.update(zip((key for key, _ in new), answers, strict=True))
+        found[at] = np.array([verdicts[key] for key in keys], dtype=np.bool_)[which]
         return found
 
     def _spans(self, rows: Ints) -> Ints:

@@ -24,6 +24,13 @@ class Materialised:
     schedule: Any = None
     error: str = ""
 
+    def recorded(self) -> Program:
+        """The program with its tail: what the postprocessors did, so that its trace alone replays
+        to the same module. Made when asked for: writing a trace out takes a millisecond or two."""
+        if self.schedule is None:
+            return self.program
+        return replace(self.program, tail=cut_tail(plain(self.schedule.trace.as_json()))[1])
+
 
 def materialise(
     space: TaskSpace,
@@ -31,26 +38,40 @@ def materialise(
     workload: Workload,
     *,
     threads: int | None = None,
+    verify: bool = False,
+    traced: bool = True,
 ) -> list[Materialised]:
     """`(sketch, row)` pairs as schedules, in order, on several threads: TVM frees the GIL.
 
-    A program's tail holds what the postprocessors did, so that its trace alone replays to the
-    same module, on a build worker say. A row that TVM changes or refuses comes back with `error`.
+    A row that TVM changes or refuses comes back with `error`. What changes the program is applied;
+    TVM's own verdict, which lowers the program and takes longer than all the rest, is left to the
+    build unless `verify`. Without `traced` rows are taken to be legal down to their locations: CPU
+    programs are ready in half the time, from a schedule whose trace cannot be replayed in memory
+    (a stock database does that; `recorded` and the module are as ever).
     """
     pairs = list(rows)
     workers = threads or len(os.sched_getaffinity(0))
+
+    def one(pair: tuple[int, Ints | Sequence[int]]) -> Materialised:
+        program = space.program(*pair, workload)
+        return _one(space, pair, program, verify=verify, traced=traced)
+
     if workers == 1 or len(pairs) < 2:
-        return [_one(space, sketch, row, workload) for sketch, row in pairs]
+        return [one(pair) for pair in pairs]
     with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(lambda pair: _one(space, pair[0], pair[1], workload), pairs))
+        return list(pool.map(one, pairs))
 
 
 def _one(
-    space: TaskSpace, sketch: int, row: Ints | Sequence[int], workload: Workload
+    space: TaskSpace,
+    pair: tuple[int, Ints | Sequence[int]],
+    program: Program,
+    *,
+    verify: bool,
+    traced: bool,
 ) -> Materialised:
-    program = space.program(sketch, row, workload)
     try:
-        done = space.replay(sketch, row)
+        done = space.replay(*pair, verify=verify, traced=traced)
     except SCHEDULE_ERRORS as error:
         lines = str(error).strip().splitlines()
         return Materialised(program=program, error=lines[-1] if lines else repr(error))
@@ -59,5 +80,4 @@ def _one(
         return Materialised(program=program, error=said)
     if not done.passed:
         return Materialised(program=program, error="a postprocessor refused the schedule")
-    _, tail = cut_tail(plain(done.schedule.trace.as_json()))
-    return Materialised(program=replace(program, tail=tail), schedule=done.schedule)
+    return Materialised(program=program, schedule=done.schedule)

@@ -15,7 +15,7 @@ import numpy as np
 from tensorese.errors import TensoreseError
 from tensorese.space.locations import offered_mask
 from tensorese.space.slots import INLINE, ROOT
-from tensorese.space.tiles import Bools, Ints
+from tensorese.space.tiles import Bools, Ints, unique_rows
 
 _MAX_PATTERNS = 256  # of loops longer than 1, for which the loops after each move are kept
 _MAX_LOOPS = 62  # one bit each
@@ -183,6 +183,8 @@ class Moves:
     """Which loops are long, as bits: what the states are for, while there are few."""
     states: dict[tuple[int, ...], Loops] = field(default_factory=dict)
     """The loops after the first locations."""
+    masks: dict[tuple[int, ...], Bools] = field(default_factory=dict)
+    """What is offered then to the block that moves next."""
 
     def mask(self, column: int, rows: Ints, width: int) -> Bools:
         """`[n, width]`: the locations offered after each row's earlier ones."""
@@ -190,16 +192,12 @@ class Moves:
             return np.zeros((0, width), dtype=np.bool_)
         order = [place for place, _ in self.moved]
         name = self.moved[order.index(column)][1]
-        prefixes, which = np.unique(
-            rows[:, order[: order.index(column)]], axis=0, return_inverse=True
-        )
-        which = which.reshape(-1)
+        prefixes, _, which = unique_rows(rows[:, order[: order.index(column)]])
         patterns, mine = np.unique(self._bits(rows), return_inverse=True)
         taken = [tuple(prefix) for prefix in prefixes.tolist()]
         if len(patterns) <= _MAX_PATTERNS:
             mine = self._remember(patterns)[mine.reshape(-1)]
-            masks = [self._state(prefix).offered(name, width) for prefix in taken]
-            found: Bools = np.array(masks)[which, mine]
+            found: Bools = self._masks(name, taken, width)[which, mine]
             return found
         found = np.zeros((len(rows), width), dtype=np.bool_)
         for index, prefix in enumerate(taken):
@@ -207,6 +205,13 @@ class Moves:
             loops = self._moved(self._start(patterns[mine.reshape(-1)[at]]), prefix)
             found[at] = loops.offered(name, width)
         return found
+
+    def _masks(self, name: str, prefixes: list[tuple[int, ...]], width: int) -> Bools:
+        """`[prefixes, patterns, width]`; a prefix is as long as the moves before the block's."""
+        for prefix in prefixes:
+            if prefix not in self.masks:
+                self.masks[prefix] = self._state(prefix).offered(name, width)
+        return np.array([self.masks[prefix] for prefix in prefixes])
 
     def _bits(self, rows: Ints) -> Ints:
         found = np.zeros(len(rows), dtype=np.int64)
@@ -221,6 +226,7 @@ class Moves:
             known = np.union1d(self.patterns, patterns)
             self.patterns = known if len(known) <= _MAX_PATTERNS else patterns
             self.states.clear()
+            self.masks.clear()
         return np.searchsorted(self.patterns, patterns)
 
     def _state(self, prefix: tuple[int, ...]) -> Loops:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from tensorese.space.placing import Placing, find_placing
 from tensorese.space.tiles import SpaceError
 from tensorese.tvm_env import import_tvm
 
 # What TVM raises for a row it cannot schedule (its own errors are RuntimeErrors).
 SCHEDULE_ERRORS = (RuntimeError, ValueError, TypeError)
+# Postprocessors that judge and change nothing: this one lowers the whole program to do so.
+VERIFIERS = frozenset({"VerifyGPUCode"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,24 +71,64 @@ class Referee:
             ) from error
         self.traces = [schedule.trace for schedule in schedules]
         self.instructions = [list(trace.insts) for trace in self.traces]
+        self._unscheduled = self.tvm.s_tir.Schedule(module)
+        self._lock = threading.Lock()
 
     def prefix(self, sketch: int, stop: int, values: Sequence[tuple[int, Any]]) -> Any:
         """The schedule after the first `stop` instructions; `values` are `(instruction, value)`."""
         instructions = self.instructions[sketch]
         decided = {instructions[index]: value for index, value in values if index < stop}
-        schedule = self.tvm.s_tir.Schedule(self.module)
+        schedule = self._fresh()
         trace = self.tvm.s_tir.schedule.Trace(instructions[:stop], decided)
         trace.apply_to_schedule(schedule, remove_postproc=False)
         return schedule
 
-    def replay(self, sketch: int, values: Sequence[tuple[int, Any]]) -> Replayed:
-        """Scheduled and postprocessed; raises what TVM raises when it cannot."""
-        schedule = self.prefix(sketch, len(self.instructions[sketch]), values)
-        decisions = decisions_of(schedule.trace)
+    def _fresh(self) -> Any:
+        """A schedule of the module: a copy costs a tenth of making one."""
+        with self._lock:
+            return self._unscheduled.copy()
+
+    def _scheduled(self, sketch: int, values: Sequence[tuple[int, Any]], traced: bool) -> Any:
+        placing = None if traced else self._placings[sketch]
+        if placing is None:
+            return self.prefix(sketch, len(self.instructions[sketch]), values)
+        schedule = self.prefix(sketch, placing.first, values)
+        placing.finish(self.tvm, schedule, dict(values))
+        return schedule
+
+    def replay(
+        self,
+        sketch: int,
+        values: Sequence[tuple[int, Any]],
+        *,
+        verify: bool = True,
+        traced: bool = True,
+    ) -> Replayed:
+        """Scheduled and postprocessed; raises what TVM raises when it cannot.
+
+        Without `verify` the postprocessors that only judge are left out. Without `traced`, TVM is
+        not asked whether blocks may go where the row says; the schedule's trace can then be written
+        out but not replayed in memory (its locations are objects where TVM wants integers).
+        """
+        schedule = self._scheduled(sketch, values, traced=traced)
+        decisions = _decided_at(schedule.trace, [index for index, _ in values])
         schedule.enter_postproc()
-        postprocs = self.context.space_generator.postprocs
-        passed = all(postproc.apply(schedule) for postproc in postprocs)
+        postprocessors = self.postprocessors if verify else self.rewriters
+        passed = all(one.apply(schedule) for one in postprocessors)
         return Replayed(schedule=schedule, decisions=decisions, passed=passed)
+
+    @cached_property
+    def _placings(self) -> list[Placing | None]:
+        return [find_placing(instructions) for instructions in self.instructions]
+
+    @cached_property
+    def postprocessors(self) -> list[Any]:
+        return list(self.context.space_generator.postprocs)
+
+    @cached_property
+    def rewriters(self) -> list[Any]:
+        """The postprocessors that may change the program."""
+        return [one for one in self.postprocessors if type(one).__name__ not in VERIFIERS]
 
     @cached_property
     def _original_loops(self) -> list[Any]:
@@ -110,6 +154,17 @@ def decisions_of(trace: Any) -> tuple[int, ...]:
         if instruction in decided:
             value = decided[instruction]
             flat.extend([int(value)] if _is_number(value) else [int(item) for item in value])
+    return tuple(flat)
+
+
+def _decided_at(trace: Any, instructions: Sequence[int]) -> tuple[int, ...]:
+    """As `decisions_of`, where it is known which instructions have one: all others cost a lookup
+    each, a millisecond in all."""
+    made, decided = trace.insts, trace.decisions
+    flat: list[int] = []
+    for index in instructions:
+        value = decided[made[index]]
+        flat.extend([int(value)] if _is_number(value) else [int(item) for item in value])
     return tuple(flat)
 
 

@@ -32,9 +32,17 @@ class TaskSpace:
     sketches: tuple[DecisionSpace, ...]
     probes: tuple[Probe, ...]
 
-    def replay(self, sketch: int, row: Ints | Sequence[int]) -> Replayed:
-        """TVM's schedule of the row; raises what TVM raises."""
-        return self.referee.replay(sketch, self.probes[sketch].values(row))
+    def replay(
+        self,
+        sketch: int,
+        row: Ints | Sequence[int],
+        *,
+        verify: bool = True,
+        traced: bool = True,
+    ) -> Replayed:
+        """TVM's schedule of the row; raises what TVM raises. The options are `Referee.replay`'s."""
+        values = self.probes[sketch].values(row)
+        return self.referee.replay(sketch, values, verify=verify, traced=traced)
 
     def is_legal(self, sketch: int, row: Ints | Sequence[int]) -> bool:
         """The definition: replay returns the row itself, limits hold, postprocessors pass."""

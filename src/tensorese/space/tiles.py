@@ -52,3 +52,23 @@ def factorisations(extent: int, parts: int, limit: int = -1) -> Ints:
     rows = rows[np.lexsort(rows.T[::-1])]
     rows.setflags(write=False)
     return rows
+
+
+def unique_rows(rows: Ints) -> tuple[Ints, Ints, Ints]:
+    """Distinct rows in lexical order, where each is first, and for each row which it is.
+
+    One number a row is sorted where it fits: sorting rows as such takes many times as long.
+    """
+    if not rows.size:
+        first = np.zeros(min(1, len(rows)), dtype=np.int64)
+        return rows[: len(first)], first, np.zeros(len(rows), dtype=np.int64)
+    low = rows.min(0)
+    spans = rows.max(0) - low + 1
+    if float(spans.astype(np.float64).prod()) < 2.0**62:
+        strides = np.append(spans[:0:-1].cumprod()[::-1], 1)
+        _, first, which = np.unique(
+            ((rows - low) * strides).sum(1), return_index=True, return_inverse=True
+        )
+        return rows[first], first, which.reshape(-1)
+    unique, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return unique, first, which.reshape(-1)

@@ -103,7 +103,7 @@ def _moved(tiles: Ints, rng: np.random.Generator) -> Ints:
     every = np.arange(n)
     source = rng.integers(parts, size=n)
     target = (source + rng.integers(1, parts, size=n)) % parts
-    table, counts = _divisor_table(int(tiles.max()))
+    table, counts = divisor_table(int(tiles.max()))
     value = tiles[every, source]
     divisor = table[value, (rng.random(n) * counts[value]).astype(np.int64)]
     tiles[every, source] //= divisor
@@ -112,7 +112,7 @@ def _moved(tiles: Ints, rng: np.random.Generator) -> Ints:
 
 
 @lru_cache(maxsize=64)
-def _divisor_table(largest: int) -> tuple[Ints, Ints]:
+def divisor_table(largest: int) -> tuple[Ints, Ints]:
     """Divisors of every number up to `largest`, padded, 1 left out where there is another."""
     lists = [[1]] + [divisors(value)[1:] or [1] for value in range(1, largest + 1)]
     table = np.ones((largest + 1, max(map(len, lists))), dtype=np.int64)
