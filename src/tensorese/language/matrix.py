@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.language.accesses import Block
 from tensorese.language.extents import Form
-from tensorese.language.physics import N_FEATURES, Physics
+from tensorese.language.machines import Machine, Meaning, feature_names, meaning_of
 from tensorese.language.skeleton import Hole, Row, Skeleton, Slots, Table, skeleton
 from tensorese.language.vocabulary import WORKLOAD_TYPE, Vocabulary
 
@@ -29,6 +30,8 @@ class Context(NamedTuple):
     dtypes: tuple[str, ...] = ()
     sizes: tuple[int, ...] = ()
     shapes: tuple[tuple[int, ...], ...] = ()
+    blocks: tuple[Block, ...] = ()
+    """What the task's module reads and writes, where it is known."""
 
 
 PAPER_TYPES = {
@@ -56,7 +59,9 @@ class MatrixSpec:
     context: bool = True
     """First row: the task's element types and sizes."""
     physics: bool = True
-    """Values before the cells: what the tiling means for a machine (see `physics`)."""
+    """Values before the cells: what the tiling means for a machine (see `machines`)."""
+    machine: Machine = "gpu"
+    """Which of the sets of physical features; the first models have this one."""
     recorded: bool = False
     """Also extents that were true of a program's ancestor only, as published."""
     inline_names: bool = False
@@ -65,6 +70,10 @@ class MatrixSpec:
     @property
     def width(self) -> int:
         return 1 + self.names + self.numbers
+
+    @property
+    def n_physics(self) -> int:
+        return len(feature_names(self.machine)) if self.physics else 0
 
 
 def paper_spec(kind: str) -> MatrixSpec:
@@ -113,7 +122,7 @@ class Template:
     names: npt.NDArray[np.uint8]  # [length, names]
     numbers: Floats  # [length, numbers], holes 0
     cells: Ints  # [n_cells, 3]: row, number column, value index
-    physics: Physics | None  # the first values, of which no cell is made
+    physics: Meaning | None  # the first values, of which no cell is made
     sources: tuple[tuple[int, Table], ...]  # value index, counted on -> (decision, table)
     forms: tuple[Form, ...]  # value index, counted on -> implied extent
     form_tables: dict[int, tuple[Any, ...]]
@@ -156,7 +165,7 @@ class Template:
 
     @property
     def n_physics(self) -> int:
-        return 0 if self.physics is None else N_FEATURES
+        return 0 if self.physics is None else self.physics.n_features
 
     def _decided(self, given: Ints) -> npt.NDArray[np.float64]:
         """Decisions, the categorical ones as the number they stand for."""
@@ -273,7 +282,7 @@ class _Builder:
         self.numbers[row, column] = signed_log2(value) if self.spec.log else value
 
     def template(self, context: Context) -> Template:
-        shift = N_FEATURES if self.spec.physics else 0
+        shift = self.spec.n_physics
         self.cells = [(row, column, shift + k) for row, column, k in self.cells]
         first = shift + len(self.sources)
         implied = [(row, 0, first + k) for k, (row, _) in enumerate(self.forms)]
@@ -287,7 +296,13 @@ class _Builder:
             numbers=self.numbers,
             cells=cells,
             physics=(
-                Physics(tiling=self.bones.tiling, shapes=context.shapes)
+                meaning_of(
+                    self.spec.machine,
+                    self.bones.tiling,
+                    self.bones.plan,
+                    context.shapes,
+                    context.blocks,
+                )
                 if self.spec.physics
                 else None
             ),

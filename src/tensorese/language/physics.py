@@ -16,6 +16,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.language.accesses import Block, coefficient, iterators
+from tensorese.language.plan import Plan
 from tensorese.language.tiling import Axis, Tiling
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -99,6 +101,14 @@ class _Levels(NamedTuple):
         return np.asarray(self.r[:, axis - n_spatial, 2])
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reads:
+    """The operands of the tiled block as axes, spatial ones first, and the steps of windows."""
+
+    operands: tuple[tuple[Dim, ...], ...]
+    strides: dict[int, Floats]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Physics:
     """The features of one sketch's programs."""
@@ -106,6 +116,12 @@ class Physics:
     tiling: Tiling
     shapes: tuple[tuple[int, ...], ...] = ()
     """The task's arguments, for the stride of a sliding window."""
+    reads: Reads | None = None
+    """What the module says of the operands; without it they are told by the number of axes."""
+
+    @property
+    def n_features(self) -> int:
+        return N_FEATURES
 
     def features(self, values: Floats) -> npt.NDArray[np.float32]:
         """`[n, N_FEATURES]` from decided values `[n, d]`; 0 where the sketch has no such thing."""
@@ -118,7 +134,9 @@ class Physics:
         if self.tiling.unroll is not None:
             put("unroll", log2(values[:, self.tiling.unroll] + 1))
         if self.tiling.spatial:
-            _tiled(self.tiling, self._levels(values), values, self.shapes, put)
+            levels = self._levels(values)
+            reads = self.reads or _guessed(self.tiling, levels, self.shapes)
+            _tiled(self.tiling, levels, values, reads, put)
         return out
 
     def _levels(self, values: Floats) -> _Levels:
@@ -164,7 +182,7 @@ def _tiled(
     tiling: Tiling,
     t: _Levels,
     values: Floats,
-    shapes: Sequence[tuple[int, ...]],
+    reads: Reads,
     put: Callable[[str, Any], None],
 ) -> None:
     grid, vthreads, threads, inner1, inner2 = (t.s[:, :, k].prod(1) for k in range(5))
@@ -185,7 +203,7 @@ def _tiled(
         put("unroll_body", np.clip(limit - log2(body), -8, 8))
         put("unroll_inner", np.clip(limit - log2(inner2 * reduce2), -8, 8))
     store = _minor(t, put)
-    staged, held, touched, moved = _operands(tiling, t, values, threads, shapes, put)
+    staged, held, touched, moved = _operands(tiling, t, values, threads, reads, put)
     # Words moved per product: what is fetched again and again, and each output once.
     work = reduce0 * reduce1 * reduce2
     put("work", log2(work))
@@ -245,15 +263,15 @@ def _operands(
     t: _Levels,
     values: Floats,
     threads: Floats,
-    shapes: Sequence[tuple[int, ...]],
+    reads: Reads,
     put: Callable[[str, Any], None],
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Elements staged a block, held a thread, touched by a thread's inner body, moved: sums."""
     n, n_spatial = len(values), t.s.shape[1]
     staged, held, touched, moved = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
     lanes = warp_lanes(t.s[:, :, 2])
-    stride = _strides(shapes, t)
-    for k, dims in enumerate(OPERANDS.get((n_spatial, len(tiling.reduction)), ())):
+    stride = reads.strides
+    for k, dims in enumerate(reads.operands):
         sizes = [_window(t.below, dim, stride) for dim in dims]
         mine = np.asarray(np.prod(sizes, axis=0))
         keeps = np.asarray(np.prod([t.held(dim[0]) for dim in dims], axis=0))
@@ -279,6 +297,38 @@ def _operands(
         put(f"conflict_{k}", log2(_conflict(t, dims, sizes, lanes, stride)))
     one = np.ones(n)
     return np.maximum(staged, one), np.maximum(held, one), np.maximum(touched, one), moved
+
+
+def _guessed(tiling: Tiling, t: _Levels, shapes: Sequence[tuple[int, ...]]) -> Reads:
+    known = OPERANDS.get((t.s.shape[1], len(tiling.reduction)), ())
+    return Reads(operands=known, strides=_strides(shapes, t))
+
+
+def told_reads(tiling: Tiling, plan: Plan, blocks: Sequence[Block]) -> Reads | None:
+    """The two operands of the tiled block, their dimensions as axes of the tiling."""
+    block = next((block for block in blocks if block.name == plan.block), None)
+    if block is None or not tiling.spatial:
+        return None
+    levels = [axis.levels for axis in (*tiling.spatial, *tiling.reduction)]
+    place = {tile.loop: levels.index(tile.parts) for tile in plan.tiles if tile.parts in levels}
+    written = {operand.buffer for operand in block.writes}
+    operands: list[tuple[Dim, ...]] = []
+    strides: dict[int, Floats] = {}
+    for read in [read for read in block.reads if read.buffer not in written][:2]:
+        dims: list[Dim] = []
+        for index in read.indices:
+            used = [loop for loop in sorted(iterators(index)) if loop in place]
+            straight = [loop for loop in used if coefficient(index, loop)] or used[:1]
+            dim = tuple(sorted(place[loop] for loop in straight))[:2]
+            if not dim:
+                continue
+            dims.append(dim)
+            if len(dim) == 2:
+                first = next(loop for loop in straight if place[loop] == dim[0])
+                strides[dim[0]] = np.asarray(max(abs(coefficient(index, first)), 1.0))
+        if dims:
+            operands.append(tuple(dims))
+    return Reads(operands=tuple(operands), strides=strides)
 
 
 def _strides(shapes: Sequence[tuple[int, ...]], t: _Levels) -> dict[int, Floats]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 from tensorese.language.ansor import join_steps, parse_steps
 from tensorese.language.extents import Maybe, read_extents
 from tensorese.language.metaschedule import join_trace, parse_trace
+from tensorese.language.plan import Plan, read_plan
 from tensorese.language.primitive import Arg, Sentence
 from tensorese.language.tiling import Tiling, read_tiling
 
@@ -46,6 +47,7 @@ class Skeleton:
     tables: dict[int, tuple[Arg, ...]]
     """What a categorical decision stands for, by decision index."""
     tiling: Tiling = field(default_factory=Tiling)
+    plan: Plan = field(default_factory=Plan)
 
 
 def read_sentence(dialect: str, body: str, slots: Slots, decisions: Sequence[int]) -> Sentence:
@@ -58,7 +60,7 @@ def read_sentence(dialect: str, body: str, slots: Slots, decisions: Sequence[int
 def skeleton(dialect: str, body: str, slots: Slots) -> Skeleton:
     slots = tuple((index, length) for index, length in slots)
     count = sum(1 if length < 0 else length for _, length in slots)
-    tables = {} if dialect == "ansor" else _candidates(body, slots)
+    tables = {} if dialect == "ansor" else candidates_of(body, slots)
     marked = [0 if k in tables else _MARK + k for k in range(count)]
     rows: list[list[Arg | Hole]] = []
     base = read_sentence(dialect, body, slots, marked)
@@ -75,6 +77,7 @@ def skeleton(dialect: str, body: str, slots: Slots) -> Skeleton:
         n_decisions=count,
         tables=tables,
         tiling=read_tiling(dialect, body, slots),
+        plan=read_plan(dialect, body, slots),
     )
 
 
@@ -82,7 +85,8 @@ def _unmark(arg: Arg) -> Arg | Hole:
     return Hole(int(arg) - _MARK) if isinstance(arg, int) and arg >= _MARK else arg
 
 
-def _candidates(body: str, slots: Slots) -> dict[int, tuple[Arg, ...]]:
+def candidates_of(body: str, slots: Slots) -> dict[int, tuple[Arg, ...]]:
+    """What each categorical decision of a trace chooses from, by decision."""
     instructions = json.loads(body)[0]
     found: dict[int, tuple[Arg, ...]] = {}
     at = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tensorese.language.accesses import blocks_of
 from tensorese.language.matrix import Context
 from tensorese.records.nouns import Workload
 
@@ -16,4 +17,5 @@ def context_of(workload: Workload) -> Context:
         dtypes=tuple(dict.fromkeys(arg.dtype for arg in workload.args)),
         sizes=tuple(sizes),
         shapes=tuple(tuple(arg.shape) for arg in workload.args),
+        blocks=blocks_of(workload.module),
     )

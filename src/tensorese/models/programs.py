@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from tensorese.errors import TensoreseError, did_you_mean
 from tensorese.language import Encoder, MatrixSpec, Skeleton, Template, fit_spec, skeleton
+from tensorese.language.machines import Machine
 from tensorese.language.matrix import Context
 from tensorese.models.context import context_of
 from tensorese.records.nouns import Sketch, Status, Workload
@@ -80,7 +81,16 @@ class ProgramSet:
         return self.platforms.index(platform)
 
     def spec(self, **changes: Any) -> MatrixSpec:
-        return replace(fit_spec(pair.bones for pair in self.pairs), **changes)
+        fitted = replace(fit_spec(pair.bones for pair in self.pairs), machine=self.machine)
+        return replace(fitted, **changes)
+
+    @property
+    def machine(self) -> Machine:
+        """Whose physical features say most: told by what the traces and modules show."""
+        if any(pair.bones.plan.parallel for pair in self.pairs):
+            return "cpu"
+        known = sum(bool(pair.context.blocks) for pair in self.pairs)
+        return "cuda" if known > len(self.pairs) // 2 else "gpu"
 
     def valid(self, platform: int) -> Ints:
         return np.flatnonzero(np.isfinite(self.latency[:, platform]))

@@ -13,14 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tensorese.errors import TensoreseError, did_you_mean
+from tensorese.errors import did_you_mean
 from tensorese.language import MatrixSpec, paper_spec
 from tensorese.models.batch import ProgramBatch
+from tensorese.models.disk import ModelError as ModelError
 from tensorese.models.trunk import TrunkConfig, make_trunk
-
-
-class ModelError(TensoreseError):
-    """A model that cannot be built, loaded or asked as wanted."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tensorese.language import MatrixSpec
-from tensorese.language.physics import N_FEATURES
 from tensorese.language.vocabulary import NAME_SLOTS, TYPE_SLOTS
 from tensorese.models.batch import ProgramBatch, all_numbers, live_numbers
 
@@ -186,17 +185,18 @@ class Residuals(nn.Module):
 class PhysicsEncoder(nn.Module):
     """What the tiling means for a machine, as one more row."""
 
-    def __init__(self, config: TrunkConfig) -> None:
+    def __init__(self, config: TrunkConfig, spec: MatrixSpec) -> None:
         super().__init__()
+        self.count = spec.n_physics
         width = config.width
         self.scale, self.noise = config.scale, config.physics_noise
         self.net = nn.Sequential(
-            *(nn.Linear(N_FEATURES, 2 * width), nn.GELU(), nn.Dropout(config.dropout)),
+            *(nn.Linear(self.count, 2 * width), nn.GELU(), nn.Dropout(config.dropout)),
             nn.Linear(2 * width, width),
         )
 
     def forward(self, values_NV: Tensor) -> Tensor:
-        features = values_NV[:, :N_FEATURES]
+        features = values_NV[:, : self.count]
         if self.noise and self.training:
             features = features + self.noise * torch.randn_like(features) * (features != 0)
         out: Tensor = self.net(features * self.scale)
@@ -208,7 +208,7 @@ class PhysicsTrunk(nn.Module):
 
     def __init__(self, config: TrunkConfig, spec: MatrixSpec) -> None:
         super().__init__()
-        self.physics = PhysicsEncoder(config)
+        self.physics = PhysicsEncoder(config, spec)
         self.residuals = Residuals(config.width, config.blocks, config.dropout)
 
     def forward(self, batch: ProgramBatch) -> Tensor:
@@ -222,7 +222,7 @@ class LiveTrunk(nn.Module):
     def __init__(self, config: TrunkConfig, spec: MatrixSpec) -> None:
         super().__init__()
         self.rows = RowEncoder(config, spec)
-        self.physics = PhysicsEncoder(config) if spec.physics else None
+        self.physics = PhysicsEncoder(config, spec) if spec.physics else None
         self.asked = nn.Parameter(torch.randn(config.context_tokens, config.width) * 0.5)
         self.summary = Attention(config)
         self.norm_context = nn.LayerNorm(config.width)
@@ -277,7 +277,7 @@ class AllTrunk(nn.Module):
         super().__init__()
         self.config = config
         self.rows = RowEncoder(config, spec)
-        self.physics = PhysicsEncoder(config) if spec.physics else None
+        self.physics = PhysicsEncoder(config, spec) if spec.physics else None
         self.layers = nn.ModuleList()
         self.lstm: nn.LSTM | None = None
         if config.backbone == "lstm":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,16 @@ Key = tuple[str, str]
 """Workload id and platform."""
 
 
+class Advice(Protocol):
+    """What is said of a task's rows before the task itself has told: in doublings of speed."""
+
+    def predict(self, sketch: Sketch, rows: Ints) -> Floats: ...
+
+    def predict_rows(self, measurements: Sequence[Measurement]) -> Floats:
+        """Of the rows that are about to be learnt from."""
+        ...
+
+
 @dataclass
 class _Task:
     """Labels of one task on one platform, and what was learnt from them."""
@@ -48,7 +59,7 @@ class _Task:
     def runs(self) -> list[Measurement]:
         return [m for m in self.measurements.values() if seconds_of(m) > 0]
 
-    def learn(self, others: _Loan | None) -> None:
+    def learn(self, others: Advice | None) -> None:
         runs = _kept(self.runs)
         failures = [m for m in self.measurements.values() if seconds_of(m) == 0][-MANY:]
         columns = columns_of([*runs, *failures], self.names)
@@ -63,7 +74,7 @@ class _Task:
             )
 
     def _learn_speed(
-        self, runs: list[Measurement], columns: Floats, weights: Floats, others: _Loan | None
+        self, runs: list[Measurement], columns: Floats, weights: Floats, others: Advice | None
     ) -> None:
         labels = labels_of(runs)
         mean = float(labels.mean())
@@ -170,11 +181,11 @@ class OnlineRanker:
                     family.append(key)
                 task.learn(self._loan(key, sketch))
 
-    def _made(self, key: Key) -> _Loan | None:
-        """The loan that the task's own model was fitted on top of."""
+    def _made(self, key: Key) -> Advice | None:
+        """The advice that the task's own model was fitted on top of."""
         return self._loans[key][1] if key in self._loans else None
 
-    def _loan(self, key: Key, sketch: Sketch) -> _Loan | None:
+    def _loan(self, key: Key, sketch: Sketch) -> Advice | None:
         """What the other tasks of the family say now."""
         if not self.shared:
             return None

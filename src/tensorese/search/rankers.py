@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tensorese.records.nouns import Measurement, Sketch, Workload
+from tensorese.models.catalog import choose
+from tensorese.models.disk import read_config
+from tensorese.models.small import SmallModel, is_small
+from tensorese.records.nouns import Measurement, Platform, Sketch, Workload
 from tensorese.search.base import Ranker
+from tensorese.search.guided import AutoRanker, GuidedRanker
 from tensorese.search.online import OnlineRanker
 from tensorese.search.tuning_config import TuneError
-
-SHIPPED = Path(__file__).parents[1] / "models" / "shipped"
-"""Trained models that come with the package, one folder a platform."""
 
 
 class Frozen:
@@ -23,7 +24,7 @@ class Frozen:
     needs = "decisions"
 
     def __init__(self, folder: Path) -> None:
-        # torch takes seconds to import: nobody waits for it who does not use a model.
+        # torch takes seconds to import: nobody waits for it who does not use such a model.
         from tensorese.models.folder import load_model
         from tensorese.models.ranker import TLPRanker
 
@@ -40,17 +41,28 @@ class Frozen:
         """It does not learn."""
 
 
-def ranker_named(spec: str, platform: str) -> tuple[Ranker, str]:
-    """The ranker, and a line for people on what was chosen."""
+def ranker_named(
+    spec: str, platform: Platform, folders: Sequence[Path] | None = None
+) -> tuple[Ranker, str]:
+    """The ranker, and a line for people on what was chosen; `folders` are where `auto` looks."""
     if spec == "none":
         return OnlineRanker(), ""
     if spec == "auto":
-        folder = SHIPPED / platform
-        if not folder.is_dir():
-            said = f"no trained model is shipped for {platform}: learning from this run alone"
-            return OnlineRanker(), said
-        return Frozen(folder), f"ranking with the model shipped for {platform}"
+        choice = choose(platform, folders)
+        if choice is None:
+            kind = f"no trained model is of {platform.name}'s kind"
+            return OnlineRanker(), f"{kind}: learning from this run alone"
+        said = f"starting from the model {choice.folder.name} ({choice.why})"
+        return guided(choice.folder, choice.head), said
     folder = Path(spec)
     if not folder.is_dir():
         raise TuneError(f"--model must be auto, none or a model's folder, but {spec!r} is none")
+    config = read_config(folder)
+    if is_small(config):
+        head = platform.name if platform.name in config["platforms"] else config["platforms"][0]
+        return guided(folder, head), f"starting from {folder}, its head {head}"
     return Frozen(folder), f"ranking with {folder}"
+
+
+def guided(folder: Path, head: str) -> AutoRanker:
+    return AutoRanker(GuidedRanker(SmallModel(folder), head))

@@ -1,0 +1,177 @@
+"""All models on all platforms: test rows, one table, beside random order, noise and trees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tensorese.collect.noise import latencies, oracle_ceiling, tasks_of_programs
+from tensorese.evaluation.metrics import TaskResult, summary
+from tensorese.evaluation.ranked import features_of, judge_scores
+from tensorese.evaluation.trees import TREES, fit_tree, installed_trees, score_tree
+from tensorese.language.machines import Machine
+from tensorese.models.catalog import Kept, distance, target_of
+from tensorese.models.programs import DataError, ProgramSet, read_programs
+from tensorese.models.small import SmallModel
+from tensorese.records.store import Store
+
+Scores = npt.NDArray[np.float64]
+KEYS = ("top1", "top5", "pairwise", "regret", "top1_low", "top1_high", "tasks")
+VALIDATION = 6  # one training task in so many chooses the trees' setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    platform: str
+    system: str
+    note: str = ""
+    figures: dict[str, float] = field(default_factory=dict)
+    ratios: dict[str, float] = field(default_factory=dict)
+    """Top-1 by task, for paired comparisons."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "platform": self.platform,
+            "system": self.system,
+            "note": self.note,
+            **self.figures,
+            "ratios": self.ratios,
+        }
+
+
+class Bench:
+    """The test rows of one store."""
+
+    def __init__(self, store: Store, platforms: Sequence[str] = ()) -> None:
+        self.store = store
+        known = tuple(name for name in sorted(store.platforms()) if not platforms)
+        self.programs = read_programs([store], platforms=platforms or known, split="test")
+        self.targets = _targets(store)
+        self._features: dict[Machine, npt.NDArray[np.float32]] = {}
+
+    def features(self, machine: Machine) -> npt.NDArray[np.float32]:
+        if machine not in self._features:
+            self._features[machine] = features_of(self.programs, machine)
+        return self._features[machine]
+
+    def judge(self, platform: str, scores: Scores) -> list[TaskResult]:
+        return judge_scores(self.programs, platform, scores, range(len(self.programs.tasks)))
+
+    def row(self, platform: str, system: str, scores: Scores, note: str = "") -> Row | None:
+        results = self.judge(platform, scores)
+        if not results:
+            return None
+        figures = summary(results)
+        return Row(
+            platform=platform,
+            system=system,
+            note=note,
+            figures={key: float(figures[key]) for key in KEYS},
+            ratios={result.task: round(result.ratio(1), 5) for result in results},
+        )
+
+    def random(self, platform: str) -> Row | None:
+        """Exact, not drawn."""
+        results = self.judge(platform, np.zeros(len(self.programs)))
+        if not results:
+            return None
+        figures = summary(results)
+        kept = {"top1": figures["random_top1"], "top5": figures["random_top5"], "pairwise": 0.5}
+        return Row(
+            platform=platform,
+            system="random order",
+            figures={**{k: float(v) for k, v in kept.items()}, "tasks": float(len(results))},
+        )
+
+    def ceiling(self, platform: str, again: Store) -> Row | None:
+        """A ranking by a second measurement: what it misses is noise."""
+        if platform not in again.platforms():
+            return None
+        label, second = latencies(self.store, platform), latencies(again, platform)
+        found = oracle_ceiling(label, second, tasks_of_programs(self.store, platform))
+        if not found["tasks"]:
+            return None
+        note = "measured again; of the tasks that were"
+        figures = {key: found[key] for key in ("top1", "top5", "tasks")}
+        return Row(platform=platform, system="oracle", note=note, figures=figures)
+
+    def model(self, platform: str, model: SmallModel, name: str) -> Row | None:
+        """By the model's own head for the platform, else its nearest; None for another kind."""
+        check_unseen(self.programs, model, name)
+        wanted = target_of(platform, self.targets.get(platform, "{}"))
+        near = {
+            head: distance(wanted, target_of(head, model.card.targets.get(head, "{}")))
+            for head in model.platforms
+        }
+        head = platform if platform in near else min(near, key=lambda key: near[key])
+        if head != platform and near[head] == float("inf"):
+            return None
+        features = self.features(model.machine)
+        scores = model.score(features, model.head_index(head)).astype(np.float64)
+        note = "" if head == platform else f"head {head}"
+        return self.row(platform, name, scores, note)
+
+    def trees(self, platform: str) -> list[Row]:
+        """Trained on the store's training rows, the setting chosen on training tasks."""
+        train = read_programs([self.store], platforms=(platform,), split="train")
+        machine = train.machine
+        features, rows = features_of(train, machine), []
+        validation = list(range(0, len(train.tasks), VALIDATION))
+        rest = [k for k in range(len(train.tasks)) if k % VALIDATION]
+        for kind in installed_trees():
+            marks = []
+            for setting in TREES[kind]:
+                tree = fit_tree(kind, setting, features, train, rest)
+                scores = score_tree(kind, tree, features)
+                judged = judge_scores(train, platform, scores, validation)
+                marks.append(float(np.mean([r.ratio(1) + r.ratio(5) for r in judged] or [0.0])))
+            best = TREES[kind][int(np.argmax(marks))]
+            tree = fit_tree(kind, best, features, train, range(len(train.tasks)))
+            row = self.row(platform, kind, score_tree(kind, tree, self.features(machine)))
+            rows += [row] if row is not None else []
+        return rows
+
+
+def check_unseen(programs: ProgramSet, model: SmallModel, name: str) -> None:
+    seen = set(model.card.training_workloads) & set(programs.tasks)
+    if seen:
+        raise DataError(
+            f"a model is judged on workloads it has not seen, but {name} was trained on "
+            f"{len(seen)} of these {len(programs.tasks)}; give other records"
+        )
+
+
+def _targets(store: Store) -> dict[str, str]:
+    table = store.table(["platform", "target"])
+    return dict(zip(table["platform"].to_pylist(), table["target"].to_pylist(), strict=True))
+
+
+def bench_models(
+    stores: Sequence[Store],
+    models: Sequence[Path],
+    *,
+    platforms: Sequence[str] = (),
+    again: Sequence[Store] = (),
+    trees: bool = False,
+    say: Callable[[str], None] = lambda text: None,
+) -> list[Row]:
+    loaded = {path: SmallModel(path) for path in models}
+    rows: list[Row | None] = []
+    for store in stores:
+        bench = Bench(store, platforms)
+        for platform in bench.programs.platforms:
+            say(f"{platform}: {len(bench.programs.tasks)} test tasks")
+            rows.append(bench.random(platform))
+            rows += [bench.ceiling(platform, other) for other in again]
+            rows += [bench.model(platform, model, path.name) for path, model in loaded.items()]
+            rows += bench.trees(platform) if trees else []
+    return [row for row in rows if row is not None]
+
+
+def folders_of(kept: Sequence[Kept]) -> list[Path]:
+    return list(dict.fromkeys(one.folder for one in kept))

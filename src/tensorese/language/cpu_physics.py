@@ -1,0 +1,322 @@
+"""What a plan means for a CPU: lanes, registers, caches, chunks for the cores, code size.
+
+A CPU's tiles run S0 S1 R0 S2 R1 S3 from outside in: S0 and S1 are dealt to the cores, S3 is the
+register tile whose last axis is the vector. Everything follows from the decisions and from what
+the module's blocks read and write, by arithmetic over all programs at once; nothing is lowered.
+The machine is generic (16 lanes, 32 registers, caches of 32 KiB and 1 MiB): thresholds of a real
+one are for the model to learn. Shape legend: n programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tensorese.language.accesses import Block, Operand, box, coefficient, iterators
+from tensorese.language.plan import Plan
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Put: TypeAlias = Callable[[str, Any], None]
+
+LANES, LINE, REGISTERS = 16, 64, 32
+CACHES = {"registers": 2048.0, "l1": 32768.0, "l2": 1048576.0}
+JOBS_PER_CORE = 16
+CORES = (1, 2, 16)
+"""A program is the same on every platform: how it would be dealt to so many cores is told."""
+SHARE = 4.0
+"""A share of 1 is written as 4, of the order of the logarithms beside it."""
+N_LOCATIONS = 4
+OPERANDS = ("out", "first", "second")
+# Bands from inside out: (name, number of parts of the tile, which part).
+BANDS = (("s3", 4, 3), ("r1", 2, 1), ("s2", 4, 2), ("r0", 2, 0), ("s1", 4, 1), ("s0", 4, 0))
+LEVELS = (1, 2, 3, 4, 5)
+"""Footprints inside so many bands."""
+
+NAMES: tuple[str, ...] = (
+    *("tiled", "unroll", "no_unroll", "attached", "cached"),
+    *("factored", "factor_outer", "factor_inner", "factors_inner"),
+    *(f"{name}_{k}" for k in range(N_LOCATIONS) for name in ("inlined", "at_root", "depth")),
+    *(name for name, _, _ in BANDS),
+    *("iterations", "reduction", "lanes", "lanes_filled", "vectors", "scalar"),
+    *("accumulators", "spilled", "loads", "per_load", "held"),
+    *("unroll_s3", "unroll_r1", "unroll_s2", "unrolled"),
+    *(f"{name}_{level}" for name in OPERANDS for level in LEVELS),
+    *(f"set_{level}" for level in LEVELS),
+    *(f"{name}_{what}" for name in CACHES for what in ("moved", "level")),
+    *(f"{name}_{what}" for name in OPERANDS for what in ("run", "strided", "waste")),
+    *(f"{name}_{cores}" for cores in CORES for name in ("chunks", "balance", "busy")),
+    "chunk_work",
+    *("recomputed", "located_bytes", "located_trips"),
+    *("minor_s2", "minor_s1", "minor_whole", "store_run"),
+)
+N_FEATURES = len(NAMES)
+_COLUMN = {name: k for k, name in enumerate(NAMES)}
+
+
+def _log2(x: Any) -> Floats:
+    return np.asarray(np.log2(np.maximum(x, 1e-3)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpuPhysics:
+    """The features of one sketch's programs."""
+
+    plan: Plan
+    blocks: tuple[Block, ...] = ()
+
+    @property
+    def n_features(self) -> int:
+        return N_FEATURES
+
+    def features(self, values: Floats) -> npt.NDArray[np.float32]:
+        """`[n, N_FEATURES]` from decided values `[n, d]`; 0 where the sketch has no such thing."""
+        out = np.zeros((len(values), N_FEATURES), dtype=np.float32)
+
+        def put(name: str, column: Any) -> None:
+            out[:, _COLUMN[name]] = column
+
+        self._general(values, put)
+        if self.plan.tiles and self.plan.order and len(values):
+            _Nest(self.plan, self.block, values).describe(self._producer, put)
+        return out
+
+    @cached_property
+    def block(self) -> Block | None:
+        named = [block for block in self.blocks if block.name == self.plan.block]
+        return named[0] if named else None
+
+    def _producer(self, name: str) -> Operand | None:
+        """What the tiled block reads of a block that moves."""
+        written = {
+            operand.buffer
+            for block in self.blocks
+            if block.name == name
+            for operand in block.writes
+        }
+        reads = self.block.reads if self.block else ()
+        return next((read for read in reads if read.buffer in written), None)
+
+    def _general(self, values: Floats, put: Put) -> None:
+        plan = self.plan
+        put("attached", SHARE * (1 + plan.attached) / max(1, len(plan.order)))
+        put("cached", SHARE * plan.cached)
+        if plan.unroll is not None:
+            put("unroll", _log2(values[:, plan.unroll] + 1))
+            put("no_unroll", SHARE * (values[:, plan.unroll] == 0))
+        if plan.factored:
+            put("factored", SHARE)
+            put("factor_outer", _log2(values[:, plan.factored[0]]))
+            put("factor_inner", _log2(values[:, plan.factored[-1]]))
+            put("factors_inner", SHARE * plan.factors_inner)
+        for k, located in enumerate(plan.locations[:N_LOCATIONS]):
+            at = values[:, located.decision]
+            put(f"inlined_{k}", SHARE * (at == -2))
+            put(f"at_root_{k}", SHARE * (at == -1))
+            put(f"depth_{k}", _log2(np.maximum(at, -1) + 2))
+
+
+class _Nest:
+    """The tiled block's loops with the programs' lengths."""
+
+    def __init__(self, plan: Plan, block: Block | None, values: Floats) -> None:
+        self.plan, self.block, self.values = plan, block, values
+        self.n = len(values)
+        self.part: dict[tuple[int, int], Floats] = {}
+        self.depth: dict[int, int] = {}
+        for tile in plan.tiles:
+            self.depth[tile.loop] = len(tile.parts)
+            for k, decision in enumerate(tile.parts):
+                self.part[tile.loop, k] = np.maximum(values[:, decision], 1.0)
+        self.axes = max(
+            len(block.extents) if block else 0, 1 + max(tile.loop for tile in plan.tiles)
+        )
+        self.minor = plan.order[-1][0]
+
+    def describe(self, producer: Callable[[str], Operand | None], put: Put) -> None:
+        bands = [self._band(depth, part) for _, depth, part in BANDS]
+        for (name, _, _), product in zip(BANDS, bands, strict=True):
+            put(name, _log2(product))
+        s3, r1, s2, r0, _, _ = bands
+        iterations = np.prod(bands, axis=0)
+        put("tiled", SHARE)
+        put("iterations", _log2(iterations))
+        put("reduction", _log2(r0 * r1))
+        lanes = self.part.get(self.plan.order[-1], np.ones(self.n))
+        self._vectors(lanes, put)
+        self._unrolled(s3 / lanes, r1, s2, put)
+        boxes = [self._lengths(level) for level in range(len(BANDS) + 1)]
+        operands = self._operands()
+        self._registers(operands, boxes[1], lanes, s3, r1, put)
+        self._memory(operands, boxes, iterations, put)
+        self._chunks(iterations, put)
+        self._location(producer, put)
+
+    def _band(self, depth: int, part: int) -> Floats:
+        mine = [p for (loop, k), p in self.part.items() if k == part and self.depth[loop] == depth]
+        return np.asarray(np.prod(mine, axis=0)) if mine else np.ones(self.n)
+
+    def _lengths(self, level: int) -> Floats:
+        """`[n, axes]`: iterations of each axis inside the `level` innermost bands."""
+        inside = {(depth, part) for _, depth, part in BANDS[:level]}
+        lengths = np.ones((self.n, self.axes))
+        for (loop, k), length in self.part.items():
+            if (self.depth[loop], k) in inside:
+                lengths[:, loop] *= length
+        return lengths
+
+    def _vectors(self, lanes: Floats, put: Put) -> None:
+        vectors = np.ceil(lanes / LANES)
+        put("lanes", _log2(lanes))
+        put("lanes_filled", SHARE * lanes / (vectors * LANES))
+        put("vectors", _log2(vectors))
+        put("scalar", SHARE * (lanes == 1))
+        for name, part in (("minor_s2", 2), ("minor_s1", 1)):
+            put(name, _log2(self.part.get((self.minor, part), np.ones(self.n))))
+        outer = self.part.get((self.minor, 0), np.ones(self.n))
+        put("minor_whole", SHARE * (outer == 1))
+
+    def _unrolled(self, body: Floats, r1: Floats, s2: Floats, put: Put) -> None:
+        """How the unroll limit compares with the steps inside each loop; a vector is one step."""
+        if self.plan.unroll is None:
+            return
+        limit = np.maximum(self.values[:, self.plan.unroll], 0.25)
+        unrolled = np.ones(self.n)
+        for name, steps in (("s3", body), ("r1", body * r1), ("s2", body * r1 * s2)):
+            put(f"unroll_{name}", np.clip(_log2(limit) - _log2(steps), -8, 8))
+            unrolled = np.where(steps <= limit, steps, unrolled)
+        put("unrolled", _log2(unrolled))
+
+    def _operands(self) -> list[Operand]:
+        """What is written, then the two largest reads, weights last."""
+        if self.block is None or not self.block.writes:
+            return []
+        out = self.block.writes[0]
+        reads = [read for read in self.block.reads if read.buffer != out.buffer]
+        reads = sorted(reads, key=lambda read: -float(np.prod(read.shape, dtype=np.float64)))[:2]
+        return [out, *sorted(reads, key=lambda read: read.free)]
+
+    def _registers(
+        self,
+        operands: Sequence[Operand],
+        inner: Floats,
+        lanes: Floats,
+        s3: Floats,
+        r1: Floats,
+        put: Put,
+    ) -> None:
+        vectors = np.ceil(lanes / LANES)
+        accumulators = s3 / lanes * vectors
+        put("accumulators", _log2(accumulators))
+        put("spilled", np.clip(_log2(accumulators / (REGISTERS - 4)), -4, 6))
+        put("held", _log2(accumulators * r1))
+        loads = np.zeros(self.n)
+        for operand in operands[1:]:
+            elements = box(operand, inner).prod(1)
+            along = any(self.minor in iterators(index) for index in operand.indices)
+            loads = loads + (elements / lanes * vectors if along else elements)
+        if len(operands) > 1:
+            put("loads", _log2(loads))
+            put("per_load", _log2(accumulators / np.maximum(loads, 1e-3)))
+
+    def _memory(
+        self, operands: Sequence[Operand], boxes: Sequence[Floats], total: Floats, put: Put
+    ) -> None:
+        """Bytes each operand needs inside each band, and what each cache then has to fetch."""
+        if not operands:
+            return
+        sets = [np.zeros(self.n) for _ in boxes]
+        for name, operand in zip(OPERANDS, operands, strict=False):
+            for level, lengths in enumerate(boxes):
+                needed = _bytes(operand, box(operand, lengths))
+                sets[level] = sets[level] + needed
+                if level in LEVELS:
+                    put(f"{name}_{level}", _log2(needed) - 2)
+            self._shape(name, operand, boxes[3], put)
+        for level in LEVELS:
+            put(f"set_{level}", _log2(sets[level]) - 10)
+        trips = [total / lengths.prod(1) for lengths in boxes]
+        for name, size in CACHES.items():
+            held, moved = np.zeros(self.n), sets[0] * trips[0]
+            for k in range(1, len(boxes)):
+                fits = sets[k] <= size
+                held = np.where(fits, float(k), held)
+                moved = np.where(fits, sets[k] * trips[k], moved)
+            put(f"{name}_level", held)
+            put(f"{name}_moved", _log2(moved / total) + 4)
+
+    def _shape(self, name: str, operand: Operand, lengths: Floats, put: Put) -> None:
+        cells = box(operand, lengths)
+        run = cells.prod(1) if operand.free else cells[:, -1]
+        put(f"{name}_run", _log2(run))
+        put(f"{name}_waste", _log2(_bytes(operand, cells) / (cells.prod(1) * operand.element)))
+        put(f"{name}_strided", SHARE * self._stride(operand) / 2)
+        if name == "out":
+            put("store_run", _log2(box(operand, self._lengths(1))[:, -1]))
+
+    def _stride(self, operand: Operand) -> float:
+        """Of the vector's elements: 0 one value for all, 1 neighbours, 2 apart."""
+        used = [self.minor in iterators(index) for index in operand.indices]
+        if not any(used):
+            return 0.0
+        if operand.free:
+            return 1.0
+        neighbours = coefficient(operand.indices[-1], self.minor) == 1.0
+        return 1.0 if neighbours and not any(used[:-1]) else 2.0
+
+    def _chunks(self, total: Floats, put: Put) -> None:
+        """Outer loops are joined until they give enough jobs or something else happens inside."""
+        if not self.plan.parallel:
+            return
+        last = len(self.plan.order) if self.plan.attached < 0 else self.plan.attached
+        stop = np.full(self.n, float(last))
+        for located in self.plan.locations:
+            at = self.values[:, located.decision]
+            stop = np.where(at >= 0, np.minimum(stop, at), stop)
+        for cores in CORES:
+            chunks, going = np.ones(self.n), np.ones(self.n, dtype=bool)
+            for place, (loop, part) in enumerate(self.plan.order):
+                if self.depth.get(loop, 0) <= 2:
+                    break
+                chunks = np.where(going, chunks * self.part[loop, part], chunks)
+                going = going & (chunks <= JOBS_PER_CORE * cores) & (place < stop)
+            put(f"chunks_{cores}", _log2(chunks))
+            put(f"balance_{cores}", SHARE * chunks / (np.ceil(chunks / cores) * cores))
+            put(f"busy_{cores}", np.clip(_log2(chunks / cores), -6, 3))
+        put("chunk_work", _log2(total / chunks))
+
+    def _location(self, producer: Callable[[str], Operand | None], put: Put) -> None:
+        """Work and memory of the first producer that is computed inside the nest."""
+        for located in self.plan.locations:
+            operand = producer(located.block)
+            if operand is None:
+                continue
+            at = self.values[:, located.decision]
+            inside = np.ones((self.n, self.axes))
+            trips = np.ones(self.n)
+            for place, key in enumerate(self.plan.order):
+                length = self.part.get(key, np.ones(self.n))
+                deeper = place > at
+                inside[:, key[0]] *= np.where(deeper, length, 1.0)
+                trips = trips * np.where(deeper, 1.0, length)
+            elements = box(operand, inside).prod(1)
+            whole = float(np.prod(operand.shape, dtype=np.float64))
+            moved = at >= 0
+            put("recomputed", np.where(moved, _log2(elements * trips / whole), 0.0))
+            put("located_bytes", np.where(moved, _log2(elements * operand.element) - 8, 0.0))
+            put("located_trips", np.where(moved, _log2(trips), 0.0))
+            return
+
+
+def _bytes(operand: Operand, cells: Floats) -> Floats:
+    """Of whole cache lines; a layout that follows the loops wastes none."""
+    if operand.free or not operand.shape:
+        return np.asarray(cells.prod(1) * operand.element)
+    last = cells[:, -1] * operand.element
+    whole = cells[:, -1] >= operand.shape[-1]
+    lines = np.where(whole, last, np.ceil(last / LINE) * LINE)
+    return np.asarray(cells[:, :-1].prod(1) * lines)

@@ -1,0 +1,125 @@
+"""Which trained model a platform gets: its own, or that of the nearest platform of its kind.
+
+Models come with the package (`models/shipped/NAME`) or from `tensorese onboard`, which keeps
+them in the user's folder; the user's come first.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tensorese.models.disk import CONFIG, ModelError, read_config
+from tensorese.models.small import is_small
+from tensorese.records.nouns import Platform
+
+SHIPPED = Path(__file__).parent / "shipped"
+_FAR = 1000.0  # another make of processor is further than any number of cores
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A model folder, which of its heads to ask, and why."""
+
+    folder: Path
+    head: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """A head of a model that is there to be chosen."""
+
+    folder: Path
+    head: str
+    target: dict[str, Any]
+    heads: int
+    """Of the whole model: one trained on several platforms has seen more."""
+    workloads: int
+
+
+def user_models() -> Path:
+    """`$XDG_DATA_HOME/tensorese/models`, or below `~/.local/share`."""
+    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(base) / "tensorese" / "models"
+
+
+def places() -> tuple[Path, ...]:
+    return (user_models(), SHIPPED)
+
+
+def kept_models(folders: Sequence[Path] | None = None) -> Iterator[Kept]:
+    """Every head that can be loaded; a damaged or foreign folder is passed over."""
+    for place in places() if folders is None else folders:
+        for path in sorted(place.glob(f"*/{CONFIG}")):
+            try:
+                config = read_config(path.parent)
+            except ModelError:
+                continue
+            if not is_small(config):
+                continue
+            card = config["card"]
+            for head in config["platforms"]:
+                yield Kept(
+                    folder=path.parent,
+                    head=head,
+                    target=target_of(head, card.get("targets", {}).get(head, "{}")),
+                    heads=len(config["platforms"]),
+                    workloads=len(card["training_workloads"]),
+                )
+
+
+def choose(platform: Platform, folders: Sequence[Path] | None = None) -> Choice | None:
+    """The platform's own model, else the nearest head of the same kind of target, else None."""
+    kept = list(kept_models(folders))
+    own = [k for k in kept if k.head == platform.name]
+    if own:
+        # Its own folder first: a model of several platforms is for those that have none.
+        best = min(own, key=lambda k: (k.folder.name != platform.name, k.heads))
+        return Choice(folder=best.folder, head=best.head, why=f"trained on {platform.name}")
+    wanted = target_of(platform.name, platform.target)
+    near = [(gap, k) for k in kept if (gap := distance(wanted, k.target)) < math.inf]
+    if not near:
+        return None
+    gap, best = min(near, key=lambda pair: (pair[0], -pair[1].heads, pair[1].folder.name))
+    shared = f", one of {best.heads} platforms of its model" if best.heads > 1 else ""
+    why = f"no model knows {platform.name}; {best.head} is the nearest{shared}"
+    return Choice(folder=best.folder, head=best.head, why=why)
+
+
+def distance(wanted: dict[str, Any], known: dict[str, Any]) -> float:
+    """Infinite between kinds; on a CPU doublings of cores, on a GPU steps of architecture."""
+    if not wanted.get("kind") or wanted.get("kind") != known.get("kind"):
+        return math.inf
+    if wanted["kind"] == "llvm":
+        cores = [max(1, int(target.get("num-cores", 1))) for target in (wanted, known)]
+        other = wanted.get("mcpu") != known.get("mcpu")
+        return abs(math.log2(cores[0] / cores[1])) + _FAR * other
+    steps = [_number(str(target.get("arch", ""))) for target in (wanted, known)]
+    return abs(steps[0] - steps[1])
+
+
+def _number(arch: str) -> float:
+    found = re.search(r"\d+", arch)
+    return float(found.group()) if found else 0.0
+
+
+def target_of(name: str, text: str) -> dict[str, Any]:
+    """The target, or what the platform's name tells of it: `emeraldrapids-2c`, `cuda-sm_90`."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = {}
+    if isinstance(found, dict) and found.get("kind"):
+        return found
+    cpu = re.fullmatch(r"(.+)-(\d+)c", name)
+    if cpu:
+        return {"kind": "llvm", "mcpu": cpu.group(1), "num-cores": int(cpu.group(2))}
+    gpu = re.fullmatch(r"(cuda|rocm)-(.+)", name)
+    return {"kind": gpu.group(1), "arch": gpu.group(2)} if gpu else {}

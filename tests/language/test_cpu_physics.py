@@ -1,0 +1,121 @@
+"""A CPU's features against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from test_plan import FACTORED, SLOTS, TILED
+
+from tensorese.language import Encoder, MatrixSpec
+from tensorese.language.accesses import Block, Operand
+from tensorese.language.cpu_physics import N_FEATURES, NAMES, CpuPhysics
+from tensorese.language.machines import feature_names, features_hash
+from tensorese.language.matrix import Context
+from tensorese.language.plan import read_plan
+from tensorese.language.reading import Reading
+
+pytestmark = pytest.mark.null
+
+ROWS, COLUMNS, TERMS = ("i", 0), ("i", 1), ("i", 2)
+X = Operand(buffer=1, shape=(64, 32), indices=(ROWS, TERMS), element=4, free=False)
+W = Operand(buffer=2, shape=(32, 128), indices=(TERMS, COLUMNS), element=4, free=True)
+Y = Operand(buffer=3, shape=(64, 128), indices=(ROWS, COLUMNS), element=4, free=False)
+PAD = Block("pad", (64, 32), (False, False), (X,), (X,))
+MATMUL = Block("matmul", (64, 128, 32), (False, False, True), (X, W), (Y,))
+# 64 = 4 x 2 x 2 x 4, 128 = 2 x 1 x 2 x 32, 32 = 4 x 8; unrolled to 64, pad at the third loop.
+ROW = [4, 2, 2, 4, 2, 1, 2, 32, 4, 8, 64, 2]
+BODY = json.dumps([TILED, []])
+
+
+def _named(values: list[float], blocks: tuple[Block, ...] = (PAD, MATMUL)) -> dict[str, float]:
+    plan = read_plan("metaschedule", BODY, SLOTS)
+    row = CpuPhysics(plan=plan, blocks=blocks).features(np.array([values], dtype=float))[0]
+    assert row.shape == (N_FEATURES,) and np.isfinite(row).all()
+    return dict(zip(NAMES, row.tolist(), strict=True))
+
+
+def test_bands_lanes_and_registers() -> None:
+    got = _named([*map(float, ROW)])
+    assert [2 ** got[band] for band in ("s0", "s1", "r0", "s2", "r1", "s3")] == [8, 2, 4, 4, 8, 128]
+    assert 2 ** got["lanes"] == 32 and got["lanes_filled"] == 4 and got["scalar"] == 0
+    assert 2 ** got["accumulators"] == 4 * 2  # four rows of two vectors
+    # Of x four elements for all lanes, of w two vectors: eight products of six loads.
+    assert 2 ** got["loads"] == pytest.approx(6)
+    assert got["per_load"] == pytest.approx(np.log2(8 / 6))
+    # A vector is one step: four rows times eight terms are 32 steps, within 64.
+    assert got["unroll_s3"] == 4 and got["unroll_r1"] == 1 and got["unroll_s2"] == -1
+    assert 2 ** got["unrolled"] == 32
+
+
+def test_memory_by_level() -> None:
+    got = _named([*map(float, ROW)])
+    # Inside R1: 8 terms of 4 rows (a line each, half used), of 32 columns, laid out as wanted.
+    assert got["first_2"] == pytest.approx(np.log2(4 * 64) - 2)
+    assert got["second_2"] == pytest.approx(np.log2(8 * 32 * 4) - 2)
+    assert got["out_2"] == pytest.approx(np.log2(4 * 32 * 4) - 2)
+    assert got["set_2"] == pytest.approx(np.log2(4 * 64 + 1024 + 512) - 10)
+    assert got["first_waste"] == 1 and got["second_waste"] == 0
+    assert (got["out_strided"], got["first_strided"], got["second_strided"]) == (2, 0, 2)
+    assert got["l2_level"] == 6  # everything fits into a mebibyte
+
+
+def test_chunks_end_where_something_is_computed() -> None:
+    got = _named([*map(float, ROW)])
+    # 4 x 2 x 2 chunks: the padding is computed in the third loop, which ends the joining.
+    assert 2 ** got["chunks_1"] == 16 and 2 ** got["chunks_16"] == 16
+    assert got["balance_16"] == 4 and got["busy_16"] == 0
+    free = _named([*map(float, [*ROW[:-1], -1])])
+    assert free["at_root_0"] == 4 and free["recomputed"] == 0
+    alone = _named([*map(float, [1, 8, 2, 4, *ROW[4:-1], 0])])
+    assert 2 ** alone["chunks_16"] == 1 and alone["busy_16"] == -4 and alone["balance_16"] == 0.25
+
+
+def test_located_work() -> None:
+    got = _named([*map(float, ROW)])
+    # In each of 4 x 2 x 2 trips, 8 rows and all 32 terms; the second loop repeats them.
+    assert 2 ** got["located_trips"] == 16
+    assert got["recomputed"] == pytest.approx(np.log2(16 * 8 * 32 / (64 * 32)))
+    assert got["located_bytes"] == pytest.approx(np.log2(8 * 32 * 4) - 8)
+
+
+def test_without_a_module_the_tiles_remain() -> None:
+    got = _named([*map(float, ROW)], ())
+    assert got["tiled"] == 4 and 2 ** got["accumulators"] == 8
+    assert got["loads"] == got["set_2"] == 0
+
+
+def test_a_factored_reduction() -> None:
+    plan = read_plan("metaschedule", json.dumps([FACTORED, []]), ((2, 2),))
+    row = CpuPhysics(plan=plan).features(np.array([[4.0, 32.0]]))[0]
+    got = dict(zip(NAMES, row.tolist(), strict=True))
+    assert (got["factored"], got["factor_outer"], got["factor_inner"]) == (4, 2, 5)
+    assert got["tiled"] == 0
+
+
+def test_rows_do_not_touch_each_other() -> None:
+    plan = read_plan("metaschedule", BODY, SLOTS)
+    physics = CpuPhysics(plan=plan, blocks=(PAD, MATMUL))
+    rows = np.array([ROW, [*ROW[:4], 2, 1, 64, 1, *ROW[8:10], 0, -2]], dtype=float)
+    together = physics.features(rows)
+    for k in range(2):
+        np.testing.assert_array_equal(together[k], physics.features(rows[k : k + 1])[0])
+    assert physics.features(rows[:0]).shape == (0, N_FEATURES)
+
+
+def test_a_template_and_a_reading_agree() -> None:
+    context = Context(("float32",), (64, 32), ((64, 32), (32, 128)), (PAD, MATMUL))
+    chosen = [[*ROW[:10], 2, 2]]  # the third choice: 64
+    template = Encoder(MatrixSpec(machine="cpu")).template("metaschedule", BODY, SLOTS, context)
+    values = template.values(chosen)
+    reading = Reading("cpu", "metaschedule", BODY, SLOTS, context).features(chosen)
+    np.testing.assert_array_equal(values[:, : template.n_physics], reading)
+    assert dict(zip(NAMES, reading[0].tolist(), strict=True)) == _named([*map(float, ROW)])
+
+
+def test_sets_are_told_apart() -> None:
+    assert len({features_hash(machine) for machine in ("gpu", "cuda", "cpu")}) == 3
+    assert len(set(NAMES)) == len(NAMES) == len(feature_names("cpu"))
+    assert MatrixSpec(machine="cpu").n_physics == N_FEATURES
+    assert MatrixSpec(physics=False).n_physics == 0
