@@ -30,7 +30,7 @@ fi
 lane=0
 for network in $networks; do
   # A lane that hangs must not take the others' results with it.
-  timeout -k 5 $((${minutes%.*} * 60 + 115)) taskset -c $lane,$((lane + 1)) \
+  timeout -k 5 $((${minutes%.*} * 60 + ${SLACK:-115})) taskset -c $lane,$((lane + 1)) \
     $B tune --network "$network" --minutes "$minutes" --work "$work" >"$work/$network.log" 2>&1 &
   lane=$((lane + 2))
 done

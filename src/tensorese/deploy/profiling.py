@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,10 @@ def profile(system: System, runs: int) -> list[dict[str, Any]]:
     taken: dict[str, float] = defaultdict(float)
     calls: dict[str, int] = defaultdict(int)
 
+    sync = _sync(system)
+
     def instrument(_func: Any, name: str, before: bool, _result: Any, *_args: Any) -> None:
+        sync()
         if before:
             starts.append(clock())
         else:
@@ -70,6 +74,15 @@ def keep_values(system: System, path: str) -> list[str]:
 
 def is_kernel(name: str) -> bool:
     return not name.startswith(_MACHINE)
+
+
+def _sync(system: System) -> Callable[[], None]:
+    """A GPU's kernels go on after their call has returned; a CPU's do not."""
+    library = system.library
+    if library is None or library.device.dlpack_device_type() == 1:
+        return lambda: None
+    wait: Callable[[], None] = library.device.sync
+    return wait
 
 
 def _machine(system: System) -> Any:
