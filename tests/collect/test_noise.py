@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from measurements_support import MeasurementMaker
-from tensorese.collect.noise import compare_stores, difference, oracle_ceiling
+from tensorese.collect.noise import (
+    compare_stores,
+    difference,
+    differences_by_host,
+    oracle_ceiling,
+)
 from tensorese.records.nouns import Status
 from tensorese.records.store import Store
 
@@ -50,3 +55,22 @@ def test_two_stores_are_compared_on_valid_programs(
     assert found["n"] == 8
     assert found["median"] == 0.5 and found["bias"] == -0.5
     assert found["oracle"] == {"tasks": 1.0, "top1": 1.0, "top5": 1.0}
+
+
+def test_every_host_has_its_own_differences(
+    tmp_path: Path, make_measurement: MeasurementMaker
+) -> None:
+    with (
+        Store.open(tmp_path / "a", create=True) as a,
+        Store.open(tmp_path / "b", create=True) as b,
+    ):
+        for i in range(1, 9):
+            a.append(make_measurement(decisions=(i, 1, 1), secs=(2e-3,), host="x"))
+            secs, host = (2e-3, "calm") if i % 2 else (1e-3, "busy")
+            b.append(make_measurement(decisions=(i, 1, 1), secs=(secs,), host=host))
+        b.append(make_measurement(decisions=(20, 1, 1), host="stranger"))
+        found = differences_by_host(a, b, "cpu")
+    assert {host: (off.n, off.p90, off.bias) for host, off in found.items()} == {
+        "busy": (4, 1.0, 1.0),
+        "calm": (4, 0.0, 0.0),
+    }

@@ -41,7 +41,7 @@ class Lines:
             now = time.monotonic()
             there = [(n, h) for n, h in sorted(tally.hosts.items()) if now - h.last < _SILENT_SECS]
             rates = ", ".join(f"{name} {host.rate:.1f}/s" for name, host in there)
-            parts.append(f"{len(there)} nodes: {rates}")
+            parts.append(f"{len(there)} node{'s' if len(there) != 1 else ''}: {rates}")
         return "; ".join(parts)
 
 
