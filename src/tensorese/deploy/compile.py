@@ -89,7 +89,8 @@ def compile_run(
 ) -> dict[str, Any]:
     """Builds the network with its best programs, verifies and times it; returns the certificate.
 
-    Without `prepack` the programs read weights in the network's own order. A library whose outputs differ is not shipped: an earlier one stays as it was.
+    Without `prepack` the programs read weights in the network's own order. A library whose
+    outputs differ is not shipped: an earlier one stays as it was.
     """
     started = time.monotonic()
     found = read_run(run)
