@@ -86,8 +86,8 @@ def test_the_best_after_all_looks_is_verified_before_anything_is_recorded() -> N
     assert look.settled(first.ticket) == ([second], []) and second.check
     look.seen(second, {"secs": [0.9], "verification": {"passed": True}})
     assert look.settled(first.ticket) == ([], [second, first])
-    assert second.run["secs"] == [0.9]
-    assert first.run["secs"] == [1.0] and first.run["other_looks"] == [[3.0]]
+    assert second.run["secs"] == [0.9, 0.9] and second.run["disturbed"] == [1.05]
+    assert first.run["secs"] == [1.0] and first.run["disturbed"] == [3.0]
 
 
 def test_a_contender_that_fails_later_does_not_keep_the_others_waiting() -> None:

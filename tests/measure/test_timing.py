@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 
 import pytest
 
-from tensorese.measure.timing import TimingConfig, standard_error, time_adaptively, time_fixed
+from tensorese.measure.timing import TimingConfig, is_known, split_calm, time_adaptively, time_fixed
 
 pytestmark = pytest.mark.null
 
@@ -45,14 +44,24 @@ def test_flushed_runs_are_never_repeated_within_a_sample() -> None:
 
 
 def test_noise_buys_more_samples_up_to_the_most() -> None:
-    timed = time_adaptively(Clockwork(1e-4, jitter=0.3), TimingConfig(max_samples=30))
-    assert len(timed.secs) == 30
-    assert timed.spread > 0.01
+    falling = iter(1e-4 * 0.9**i for i in range(1000))  # never twice as fast as before
+
+    def sample(number: int, repeat: int) -> list[float]:
+        return [next(falling) for _ in range(repeat)]
+
+    timed = time_adaptively(sample, TimingConfig(max_samples=30))
+    assert len(timed.secs) == 1 and len(timed.disturbed) == 29
 
 
 def test_a_clear_loser_gets_two_samples_whatever_its_noise() -> None:
     timed = time_adaptively(Clockwork(2.4e-3, jitter=0.3), TimingConfig(), best=1e-3)
-    assert len(timed.secs) == 2
+    assert len(timed.secs) + len(timed.disturbed) == 2
+
+
+def test_a_slowed_sample_does_not_count_but_is_kept() -> None:
+    timed = time_adaptively(Clockwork(5e-3, jitter=0.3), TimingConfig())
+    assert set(timed.secs) == {5e-3 * 0.7}
+    assert set(timed.disturbed) == {5e-3 * 1.3}
 
 
 def test_a_first_run_that_has_lost_is_not_timed_further_than_needed() -> None:
@@ -93,7 +102,7 @@ def test_the_budget_ends_timing() -> None:
     started = time.perf_counter()
     timed = time_adaptively(slow, TimingConfig(budget_ms=50, precision=1e-9))
     assert time.perf_counter() - started < 0.5
-    assert 2 <= len(timed.secs) <= 6
+    assert 2 <= len(timed.secs) + len(timed.disturbed) <= 6
 
 
 def test_fixed_timing_is_tvms_rule() -> None:
@@ -103,10 +112,14 @@ def test_fixed_timing_is_tvms_rule() -> None:
     assert len(timed.secs) == 2
 
 
-def test_standard_error_ignores_one_outlier_and_needs_three_samples() -> None:
-    assert standard_error([1.0, 1.0]) == math.inf
-    assert standard_error([1.0, 1.0, 1.0, 1.0, 9.0]) == 0.0
-    assert standard_error([1.0, 1.1, 0.9, 1.05, 0.95]) > 0.01
+def test_the_lowest_sample_is_known_when_two_more_are_as_low() -> None:
+    assert not is_known([1.0, 1.0], 0.01)
+    assert not is_known([1.0, 1.02, 1.0, 1.5], 0.01)
+    assert is_known([1.0, 9.0, 1.005, 1.5, 1.0], 0.01)
+
+
+def test_calm_samples_keep_their_order() -> None:
+    assert split_calm([1.02, 2.0, 1.0, 1.04], 0.03) == ([1.02, 1.0], [2.0, 1.04])
 
 
 @pytest.mark.parametrize("wrong", [{"cache": "warm"}, {"min_samples": 9, "max_samples": 3}])

@@ -135,7 +135,7 @@ class Recorder:
                 "adaptive": settings.number == 0,
                 "threads": self.threads,
                 "co_runners": job.co_runners,
-                "other_looks": run.get("other_looks", []),
+                "disturbed": run.get("disturbed", []),
                 **timing,
             }
             if run.get("secs")

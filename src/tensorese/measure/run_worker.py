@@ -66,7 +66,11 @@ class Runner:
     def run_loaded(self, library: Any, job: Message, notify: Callable[[Message], None]) -> Message:
         """The part of a reply that the program itself decides."""
         timed = self._time(library, job)
-        reply: Message = {"secs": list(timed.secs), "number": timed.number, "spread": timed.spread}
+        reply: Message = {
+            "secs": list(timed.secs),
+            "disturbed": list(timed.disturbed),
+            "number": timed.number,
+        }
         if timed.censored:
             return {**reply, "status": "censored"}
         if self._wants_check(job, timed):

@@ -2,8 +2,8 @@
 
 Minutes of tuning hang on which of a few close programs is called the best, and a busy host slows
 one of them for seconds at a time. So whoever is close to the best of its batch is kept until the
-rest is done, timed again in turn with the other contenders, and recorded with its calmest look;
-the samples of the other looks are kept beside it.
+rest is done, timed again in turn with the other contenders, and recorded with the calm samples of
+all looks; the disturbed ones are kept beside them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from tensorese.measure.base import Ticket
 from tensorese.measure.config import FarmConfig
 from tensorese.measure.jobs import Job
+from tensorese.measure.timing import split_calm
 from tensorese.measure.wire import Message
 
 
@@ -25,6 +26,7 @@ class SecondLook:
         # A GPU's times repeat to a thousandth; TVM's fixed rule is for comparisons with TVM.
         self.looks = config.looks if kind == "llvm" and config.timing.number == 0 else 0
         self.ratio = config.look_ratio
+        self.calm = config.timing.calm
         self.open: Counter[Ticket] = Counter()  # jobs of a batch that have not been timed yet
         self.held: defaultdict[Ticket, list[Job]] = defaultdict(list)
         self.racing: dict[Ticket, list[Job]] = {}
@@ -66,13 +68,11 @@ class SecondLook:
         return again, lost
 
     def seen(self, job: Job, reply: Message) -> None:
-        """Takes in what another look at a contender told: the calmest look is its time.
-
-        So a time never grows by being looked at, and nobody who lost to it before wins later.
-        """
-        looks = [job.run["secs"], reply["secs"]]
-        job.run["secs"], other = sorted(looks, key=statistics.median)
-        job.run["other_looks"] = [*job.run.get("other_looks", []), other]
+        """Takes in what another look at a contender told: the calmest samples are its time."""
+        both = [*job.run["secs"], *reply["secs"]]
+        job.run["secs"], disturbed = split_calm(both, self.calm)
+        known = (*job.run.get("disturbed", ()), *reply.get("disturbed", ()))
+        job.run["disturbed"] = [*known, *disturbed]
         job.run["verification"] = reply.get("verification") or job.run.get("verification", {})
         job.looks -= 1
 
