@@ -1,6 +1,6 @@
 """What the driver and a measuring node say to each other: JSON text, both ways.
 
-The driver sends `{"rows", "workloads", "sketches", "best", "ack", "wait"}`, the node answers
+The driver sends `{"batches", "workloads", "sketches", "best", "ack", "wait"}`, the node answers
 `{"results"}` with everything that is not acknowledged yet. Workloads and sketches travel once.
 """
 
