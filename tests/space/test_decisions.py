@@ -9,7 +9,7 @@ from tensorese.space.decisions import DecisionSpace
 from tensorese.space.prefixes import allowed, values
 from tensorese.space.slots import Tile
 from tensorese.space.tiles import SpaceError
-from tensorese.space.variation import cross, distance, mutate
+from tensorese.space.variation import cross, distance, divisor_table, mutate
 
 pytestmark = pytest.mark.null
 
@@ -110,3 +110,17 @@ def test_a_complete_row_has_no_next_value() -> None:
     row = space.sample(1, np.random.default_rng(0))
     with pytest.raises(SpaceError, match="the row is complete"):
         allowed(space, row)
+
+
+def test_refitted_rows_are_judged_as_any_others() -> None:
+    space = small_space(limited=True)
+    rng = np.random.default_rng(0)
+    rows = space.refit(every_row(space)[::7], rng)
+    np.testing.assert_array_equal(space.legal(rows, refitted=True), space.legal(rows))
+
+
+def test_divisors_are_those_of_every_divisor() -> None:
+    whole, table, counts = divisor_table(12)
+    assert whole.tolist() == [1, 2, 3, 4, 6, 12]
+    found = [row[:count].tolist() for row, count in zip(table, counts, strict=True)]
+    assert found == [[1], [2], [3], [2, 4], [2, 3, 6], [2, 3, 4, 6, 12]]

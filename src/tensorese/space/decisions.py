@@ -50,18 +50,24 @@ class DecisionSpace:
 
     def inside(self, rows: Ints) -> Bools:
         """Whether TVM would replay each row to itself, with innermost limits held."""
-        found = np.ones(len(rows), dtype=np.bool_)
-        for slot in self.slots:
-            if not isinstance(slot, Location):
-                found &= slot.holds(rows)
+        found = self._held(rows)
         for slot in self.locations:
             at = np.flatnonzero(found)
             found[at] = self._offered(slot, rows[at])
         return found
 
-    def legal(self, rows: Ints) -> Bools:
-        """Inside, and within every limit of the target."""
-        found = self.inside(rows)
+    def _held(self, rows: Ints) -> Bools:
+        """Whether tiles and choices are of their tables."""
+        found = np.ones(len(rows), dtype=np.bool_)
+        for slot in self.slots:
+            if not isinstance(slot, Location):
+                found &= slot.holds(rows)
+        return found
+
+    def legal(self, rows: Ints, *, refitted: bool = False) -> Bools:
+        """Inside, and within every limit of the target. `refitted` rows have their locations
+        from `refit`."""
+        found = self._held(rows) if refitted else self.inside(rows)
         at = np.flatnonzero(found)
         found[at] = self._within(rows[at], self.limits)
         return found

@@ -41,6 +41,14 @@ class Loop:
     """Data-parallel, as opposed to a reduction."""
 
 
+def any_long(rows: Ints, columns: Sequence[int]) -> Bools:
+    """Whether the product of the columns is more than 1; columns one by one are not copied."""
+    found: Bools = np.zeros(len(rows), dtype=np.bool_)
+    for column in columns:
+        found |= rows[:, column] != 1
+    return found
+
+
 def offered_mask(
     long: Sequence[Bools], parallel: Sequence[bool], n: int, inline: bool, width: int
 ) -> Bools:
@@ -89,8 +97,7 @@ class LoopRule:
     def _is_long(loop: Loop, rows: Ints) -> Bools:
         if loop.constant > 1:
             return np.ones(len(rows), dtype=np.bool_)
-        long: Bools = (rows[:, list(loop.columns)] != 1).any(1)
-        return long
+        return any_long(rows, loop.columns)
 
     def patterns(self) -> Iterator[Pattern]:
         """Disjoint conditions on the tiles, one per accepted location: what counting needs."""

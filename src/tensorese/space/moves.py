@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
 from tensorese.errors import TensoreseError
-from tensorese.space.locations import offered_mask
+from tensorese.space.locations import any_long, offered_mask
 from tensorese.space.slots import INLINE, ROOT
 from tensorese.space.tiles import Bools, Ints, unique_rows
 
@@ -67,8 +68,7 @@ class Source:
     def is_long(self, rows: Ints) -> Bools:
         if self.constant > 1:
             return np.ones(len(rows), dtype=np.bool_)
-        long: Bools = (rows[:, list(self.columns)] != 1).any(1)
-        return long
+        return any_long(rows, self.columns)
 
 
 @dataclass
@@ -193,16 +193,16 @@ class Moves:
         order = [place for place, _ in self.moved]
         name = self.moved[order.index(column)][1]
         prefixes, _, which = unique_rows(rows[:, order[: order.index(column)]])
-        patterns, mine = np.unique(self._bits(rows), return_inverse=True)
+        patterns, mine = self._patterns(rows)
         taken = [tuple(prefix) for prefix in prefixes.tolist()]
         if len(patterns) <= _MAX_PATTERNS:
-            mine = self._remember(patterns)[mine.reshape(-1)]
+            mine = self._remember(patterns)[mine]
             found: Bools = self._masks(name, taken, width)[which, mine]
             return found
         found = np.zeros((len(rows), width), dtype=np.bool_)
         for index, prefix in enumerate(taken):
             at = np.flatnonzero(which == index)
-            loops = self._moved(self._start(patterns[mine.reshape(-1)[at]]), prefix)
+            loops = self._moved(self._start(patterns[mine[at]]), prefix)
             found[at] = loops.offered(name, width)
         return found
 
@@ -213,20 +213,33 @@ class Moves:
                 self.masks[prefix] = self._state(prefix).offered(name, width)
         return np.array([self.masks[prefix] for prefix in prefixes])
 
-    def _bits(self, rows: Ints) -> Ints:
-        found = np.zeros(len(rows), dtype=np.int64)
-        for loop, source in enumerate(self.sources):
-            if source is not None:
-                found |= source.is_long(rows).astype(np.int64) << loop
-        return found
+    def _patterns(self, rows: Ints) -> tuple[Ints, Ints]:
+        """Which loops are long, as bits: the distinct patterns, and which each row has."""
+        always, varying = self._sorted_sources
+        found = np.full(len(rows), always, dtype=np.int64)
+        for loop, source in varying:
+            found |= source.is_long(rows).astype(np.int64) << loop
+        if not varying:
+            return found[:1], np.zeros(len(rows), dtype=np.int64)
+        patterns, mine = np.unique(found, return_inverse=True)
+        return patterns, mine.reshape(-1)
+
+    @cached_property
+    def _sorted_sources(self) -> tuple[int, list[tuple[int, Source]]]:
+        """Bits of the loops that are always long, and the loops that may be."""
+        known = [(loop, source) for loop, source in enumerate(self.sources) if source is not None]
+        always = sum(1 << loop for loop, source in known if source.constant > 1)
+        return always, [(k, s) for k, s in known if s.constant == 1 and s.columns]
 
     def _remember(self, patterns: Ints) -> Ints:
         """Where each pattern is among those the states are for."""
-        if not np.isin(patterns, self.patterns).all():
-            known = np.union1d(self.patterns, patterns)
-            self.patterns = known if len(known) <= _MAX_PATTERNS else patterns
-            self.states.clear()
-            self.masks.clear()
+        at = np.searchsorted(self.patterns, patterns)
+        if len(self.patterns) and (self.patterns.take(at, mode="clip") == patterns).all():
+            return at
+        known = np.union1d(self.patterns, patterns)
+        self.patterns = known if len(known) <= _MAX_PATTERNS else patterns
+        self.states.clear()
+        self.masks.clear()
         return np.searchsorted(self.patterns, patterns)
 
     def _state(self, prefix: tuple[int, ...]) -> Loops:

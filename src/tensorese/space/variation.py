@@ -63,7 +63,7 @@ def _vary(
         if not len(waiting):
             break
         changed = space.refit(vary(waiting), rng)
-        good = space.legal(changed) & (changed != rows[waiting]).any(1)
+        good = space.legal(changed, refitted=True) & (changed != rows[waiting]).any(1)
         result[waiting[good]] = changed[good]
         waiting = waiting[~good]
     return result
@@ -87,8 +87,8 @@ def _mutated(space: DecisionSpace, rows: Ints, rng: np.random.Generator) -> Ints
         moving = np.flatnonzero(rng.random(len(at)) < 0.5) if isinstance(slot, Tile) else at[:0]
         moved = rows[at[moving], here]
         rows[at, here] = slot.table[rng.integers(len(slot.table), size=len(at))]
-        if len(moving):
-            rows[at[moving], here] = _moved(moved, rng)
+        if isinstance(slot, Tile) and len(moving):
+            rows[at[moving], here] = _moved(moved, slot.extent, rng)
     return rows
 
 
@@ -96,26 +96,28 @@ def _is_open(slot: Slot) -> bool:
     return isinstance(slot, Location) or len(slot.table) > 1
 
 
-def _moved(tiles: Ints, rng: np.random.Generator) -> Ints:
+def _moved(tiles: Ints, extent: int, rng: np.random.Generator) -> Ints:
     """A random divisor of one part goes to another part."""
     tiles = tiles.copy()
     n, parts = tiles.shape
     every = np.arange(n)
     source = rng.integers(parts, size=n)
     target = (source + rng.integers(1, parts, size=n)) % parts
-    table, counts = divisor_table(int(tiles.max()))
-    value = tiles[every, source]
-    divisor = table[value, (rng.random(n) * counts[value]).astype(np.int64)]
+    values, table, counts = divisor_table(extent)
+    at = np.minimum(np.searchsorted(values, tiles[every, source]), len(values) - 1)
+    divisor = table[at, (rng.random(n) * counts[at]).astype(np.int64)]
     tiles[every, source] //= divisor
     tiles[every, target] *= divisor
     return tiles
 
 
-@lru_cache(maxsize=64)
-def divisor_table(largest: int) -> tuple[Ints, Ints]:
-    """Divisors of every number up to `largest`, padded, 1 left out where there is another."""
-    lists = [[1]] + [divisors(value)[1:] or [1] for value in range(1, largest + 1)]
-    table = np.ones((largest + 1, max(map(len, lists))), dtype=np.int64)
-    for value, found in enumerate(lists):
-        table[value, : len(found)] = found
-    return table, np.array([len(found) for found in lists], dtype=np.int64)
+@lru_cache(maxsize=512)
+def divisor_table(extent: int) -> tuple[Ints, Ints, Ints]:
+    """The divisors of an extent; the divisors of each, padded, 1 left out where there is another;
+    how many those are."""
+    values = divisors(extent)
+    lists = [[d for d in values if value % d == 0][1:] or [1] for value in values]
+    table = np.ones((len(values), max(map(len, lists))), dtype=np.int64)
+    for row, found in zip(table, lists, strict=True):
+        row[: len(found)] = found
+    return np.array(values), table, np.array([len(found) for found in lists], dtype=np.int64)
