@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from guided_support import toy_model
 from search_support import PLATFORM, drawn, measured, seconds, task_state
 from tensorese.records.nouns import Platform, Status
 from tensorese.search.base import Ranker, TaskState
+from tensorese.search.guided import AutoRanker, GuidedRanker
 from tensorese.search.online import OnlineRanker
 
 pytestmark = pytest.mark.null
@@ -38,10 +40,20 @@ def _sibling() -> Ranker:
     return ranker
 
 
+def _guided() -> Ranker:
+    return GuidedRanker(toy_model(), "any")
+
+
+def _auto() -> Ranker:
+    return AutoRanker(GuidedRanker(toy_model(-1), "any"))
+
+
 MAKERS: dict[str, Callable[[], Ranker]] = {
     "online, nothing learnt": _fresh,
     "online": _taught,
     "online, another task learnt": _sibling,
+    "guided by a good model": _guided,
+    "auto with a bad model": _auto,
 }
 every = pytest.mark.parametrize("name", list(MAKERS))
 

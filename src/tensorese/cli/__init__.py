@@ -29,6 +29,11 @@ VERBS: dict[str, tuple[str, str]] = {
     "data": ("tensorese.cli.data:data", "Import, inspect, export, merge and verify records."),
     "train": ("tensorese.cli.train:train", "Train a cost model on measured programs."),
     "eval": ("tensorese.cli.eval:evaluate", "Judge a model on workloads it has not seen."),
+    "bench-models": (
+        "tensorese.cli.bench_models:bench_models",
+        "Compare all models on all platforms' test rows.",
+    ),
+    "onboard": ("tensorese.cli.onboard:onboard", "Teach the models a new platform in minutes."),
     "score": ("tensorese.cli.score:score", "Print a model's scores of recorded programs."),
 }
 

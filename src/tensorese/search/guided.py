@@ -60,28 +60,28 @@ class GuidedRanker(OnlineRanker):
         self.name = f"guided:{model.hash}"
         self.model = model
         self.head = model.head_index(head)
-        self._words: dict[str, _Word] = {}
+        self._words: dict[Key, _Word] = {}
 
     def score(
         self, workload: Workload, platform: str, sketch: Sketch, decisions: npt.ArrayLike
     ) -> npt.NDArray[np.float32]:
-        self._know(workload)
+        self._know(workload, platform)
         return super().score(workload, platform, sketch, decisions)
 
     def update(self, measurements: Sequence[Measurement]) -> None:
         for measurement in measurements:
-            self._know(measurement.program.workload)
+            self._know(measurement.program.workload, measurement.platform.name)
         super().update(measurements)
 
-    def _know(self, workload: Workload) -> None:
-        if workload.id not in self._words:
-            self._words[workload.id] = _Word(self.model, self.head, workload)
+    def _know(self, workload: Workload, platform: str) -> None:
+        if (workload.id, platform) not in self._words:
+            self._words[workload.id, platform] = _Word(self.model, self.head, workload)
 
     def _loan(self, key: Key, sketch: Sketch) -> Advice | None:
-        return self._words[key[0]]
+        return self._words[key]
 
     def _made(self, key: Key) -> Advice | None:
-        return self._words[key[0]]
+        return self._words[key]
 
 
 class Contest:
@@ -113,16 +113,16 @@ class AutoRanker:
         self.guided = guided
         self.plain = plain or OnlineRanker()
         self.name = guided.name
-        self.contest = Contest()
+        self.contests: dict[str, Contest] = {}
+        """By platform."""
 
-    @property
-    def steps_aside(self) -> bool:
-        return self.contest.second_is_ahead
+    def steps_aside(self, platform: str) -> bool:
+        return platform in self.contests and self.contests[platform].second_is_ahead
 
     def score(
         self, workload: Workload, platform: str, sketch: Sketch, decisions: npt.ArrayLike
     ) -> npt.NDArray[np.float32]:
-        asked = self.plain if self.steps_aside else self.guided
+        asked = self.plain if self.steps_aside(platform) else self.guided
         return asked.score(workload, platform, sketch, decisions)
 
     def update(self, measurements: Sequence[Measurement]) -> None:
@@ -130,7 +130,8 @@ class AutoRanker:
         for group in _by_task(measurements):
             if len(group) > 1:
                 first, second = (_scores(r, group) for r in (self.guided, self.plain))
-                self.contest.add(first, second, np.array([seconds_of(m) for m in group]))
+                contest = self.contests.setdefault(group[0].platform.name, Contest())
+                contest.add(first, second, np.array([seconds_of(m) for m in group]))
         self.guided.update(measurements)
         self.plain.update(measurements)
 

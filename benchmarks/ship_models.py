@@ -1,0 +1,278 @@
+"""Trains the models that ship: TLP per platform, MTL-TLP over all CPU platforms; TVM is not needed.
+
+    python benchmarks/ship_models.py --out OUT [--device cuda] [--quick]
+
+Only rows that are not marked `test` are trained on. Recipes are compared on validation tasks, one
+in six of the training tasks, and the best mean of top-1, top-5 and the mean of the top five wins;
+the models that ship are then trained on all training tasks. Test rows are judged once, at the
+end, by `--seeds` models of the chosen recipe; no choice is made on them. OUT gets `models.tar`
+(the folders for `src/tensorese/models/shipped`) and `ship_models.jsonl` (every run).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tarfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from common import ROOT, provenance
+from tensorese.evaluation.metrics import TaskResult, summary
+from tensorese.evaluation.ranked import judge_scores
+from tensorese.evaluation.splits import check_disjoint
+from tensorese.evaluation.trees import TREES, fit_tree, installed_trees, score_tree
+from tensorese.models.disk import Card
+from tensorese.models.folder import save_model
+from tensorese.models.programs import ProgramSet, read_programs
+from tensorese.models.tlp import TLP
+from tensorese.records.store import Store
+from tensorese.training.many import keep_labels
+from tensorese.training.small import (
+    Run,
+    SmallRecipe,
+    only,
+    small_scores,
+    small_set,
+    train_small,
+)
+
+GROUPS = {"cpu": "mtl-cpu", "h200": ""}
+"""Stores of data/, and the name of the model over all of a store's platforms."""
+VALIDATION = 6
+FEW_LABELS = 1000
+RECIPES = {
+    "4 networks": SmallRecipe(),
+    "4, 3 knots": SmallRecipe(knots=3),
+    "4, twice the steps": SmallRecipe(steps=4800),
+    "4, dropout 0.3": SmallRecipe(dropout=0.3),
+    "4, noise 0.3": SmallRecipe(noise=0.3),
+    "4, 1 block": SmallRecipe(blocks=1),
+    "4, small steps, long": SmallRecipe(lr=4e-4, steps=4800),
+    "4, weight decay 0.1": SmallRecipe(weight_decay=0.1),
+    "4, no regret": SmallRecipe(regret=0.0),
+    "8 networks": SmallRecipe(networks=8),
+}
+QUICK = {"4 networks, few steps": SmallRecipe(steps=200)}
+
+
+class Ship:
+    def __init__(self, args: argparse.Namespace, name: str) -> None:
+        self.args, self.name = args, name
+        with Store.open(ROOT / args.data / name) as store:
+            self.programs = read_programs([store], split="train")
+            self.test = read_programs([store], split="test")
+            self.targets = _targets(store)
+        check_disjoint(self.programs.tasks, self.test.tasks, self.programs.workloads)
+        self.given, self.test_set = small_set(self.programs), small_set(self.test)
+        self.rows: list[dict[str, Any]] = []
+        self.train, self.validation = sides(self.programs)
+        self.all = tuple(range(len(self.programs.tasks)))
+
+    def say(self, text: str) -> None:
+        print(f"{time.monotonic() - self.args.started:6.1f} s  {self.name}: {text}", flush=True)
+
+    def labels(self) -> list[tuple[str, ProgramSet]]:
+        """By name: each platform alone, and all of them together."""
+        found = [(name, only(self.programs, name)) for name in self.programs.platforms]
+        shared = GROUPS[self.name]
+        return [*found, (shared, self.programs)] if shared else found
+
+    def choose(self, recipes: dict[str, SmallRecipe]) -> str:
+        seeds = range(1 if self.args.quick else 2)
+        marks: dict[str, list[float]] = {}
+        for name, recipe in recipes.items():
+            names = [label for label, _ in self.labels() for _ in seeds]
+            runs = [
+                Run(programs=labels, tasks=self.train, seed=seed)
+                for _, labels in self.labels()
+                for seed in seeds
+            ]
+            models = train_small(self.given, runs, recipe, self.args.device)
+            for label, run, model in zip(names, runs, models, strict=True):
+                for platform in model.platforms:
+                    marks.setdefault(name, []).append(
+                        self._judge("validation", name, label, run.seed, model, platform)
+                    )
+            self.say(f"{name}: {np.mean(marks[name]):.4f} on validation tasks")
+            if time.monotonic() - self.args.started > self.args.choose_secs:
+                self.say("time for choosing is up")
+                break
+        return max(marks, key=lambda name: float(np.mean(marks[name])))
+
+    def _judge(
+        self, part: str, recipe: str, label: str, seed: int, model: TLP, platform: str
+    ) -> float:
+        given, tasks = self.given, list(self.validation)
+        if part == "test":
+            given, tasks = self.test_set, list(range(len(self.test.tasks)))
+        results = judge_scores(
+            given.programs, platform, small_scores(model, given, platform), tasks
+        )
+        if not results:
+            return 0.0
+        row = {
+            "part": part,
+            "store": self.name,
+            "recipe": recipe,
+            "model": label,
+            "platform": platform,
+            "seed": seed,
+            **summary(results),
+            "steady": float(np.mean([r.steady for r in results])),
+        }
+        if part == "test":
+            row["ratios"] = {r.task: [round(r.ratio(1), 5), round(r.ratio(5), 5)] for r in results}
+        self.rows.append(row)
+        return float(row["top1"] + row["top5"] + row["steady"]) / 3
+
+    def final(self, chosen: str, recipe: SmallRecipe) -> None:
+        seeds = range(self.args.seeds)
+        named = [(label, labels, seed) for label, labels in self.labels() for seed in seeds]
+        runs = [Run(programs=labels, tasks=self.all, seed=seed) for _, labels, seed in named]
+        models = train_small(self.given, runs, recipe, self.args.device)
+        for (label, labels, seed), model in zip(named, models, strict=True):
+            for platform in model.platforms:
+                self._judge("test", chosen, label, seed, model, platform)
+            if seed == 0:
+                self.save(label, labels, model, chosen, recipe)
+        self.say("trained on all training tasks, judged on test rows")
+
+    def few(self, chosen: str, recipe: SmallRecipe) -> None:
+        """The model over all platforms with a thousand labels of one, and that one alone."""
+        named, runs = [], []
+        for platform in self.programs.platforms if GROUPS[self.name] else ():
+            for seed in range(self.args.seeds):
+                cut = keep_labels(self.programs, platform, self.all, FEW_LABELS, seed=seed)
+                named += [(f"{FEW_LABELS} and others", platform, seed)]
+                runs += [Run(programs=cut, tasks=self.all, seed=seed)]
+                named += [(f"{FEW_LABELS} alone", platform, seed)]
+                runs += [Run(programs=only(cut, platform), tasks=self.all, seed=seed)]
+        models = train_small(self.given, runs, recipe, self.args.device) if runs else []
+        for (label, platform, seed), model in zip(named, models, strict=True):
+            self._judge("test", chosen, label, seed, model, platform)
+
+    def save(
+        self, label: str, labels: ProgramSet, model: TLP, chosen: str, recipe: SmallRecipe
+    ) -> None:
+        metrics: dict[str, Any] = {"recipe": chosen}
+        for row in self.rows:
+            if row["model"] == label and row["recipe"] == chosen and row["seed"] == 0:
+                for key in ("top1", "top5", "random_top1", "pairwise", "tasks"):
+                    metrics[f"{row['platform']} {row['part']} {key}"] = row[key]
+        card = Card(
+            command="python benchmarks/ship_models.py",
+            data_hash=labels.digest,
+            split="rows marked test never seen; validation tasks joined after the choice",
+            training_workloads=self.programs.tasks,
+            train=asdict(recipe),
+            metrics=metrics,
+            targets={name: self.targets[name] for name in model.platforms},
+        )
+        save_model(self.args.out / "models" / label, model.cpu(), card, half=True)
+
+
+def sides(programs: ProgramSet) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Training and validation tasks, dealt by operator."""
+    order = sorted(
+        range(len(programs.tasks)),
+        key=lambda k: (programs.workloads[programs.tasks[k]].operator, programs.tasks[k]),
+    )
+    validation = order[VALIDATION // 2 :: VALIDATION]
+    return tuple(k for k in order if k not in set(validation)), tuple(validation)
+
+
+def _targets(store: Store) -> dict[str, str]:
+    table = store.table(["platform", "target"])
+    return dict(zip(table["platform"].to_pylist(), table["target"].to_pylist(), strict=True))
+
+
+def trees(ship: Ship) -> None:
+    """LightGBM and XGBoost on the same inputs, where installed: three settings each, chosen on
+    the same validation tasks."""
+    for kind in installed_trees():
+        for platform in ship.programs.platforms:
+            labels = only(ship.programs, platform)
+            found = []
+            for setting in TREES[kind]:
+                tree = fit_tree(kind, setting, ship.given.features, labels, ship.train)
+                scores = score_tree(kind, tree, ship.given.features)
+                results = judge_scores(labels, platform, scores, ship.validation)
+                found.append((_mark(results), setting))
+            _, best = max(found, key=lambda pair: pair[0])
+            tree = fit_tree(kind, best, ship.given.features, labels, ship.all)
+            scores = score_tree(kind, tree, ship.test_set.features)
+            tasks = range(len(ship.test.tasks))
+            results = judge_scores(ship.test, platform, scores, list(tasks))
+            if results:
+                ship.rows.append(_tree_row(ship, kind, platform, results))
+        ship.say(f"{kind} judged")
+
+
+def _mark(results: Sequence[TaskResult]) -> float:
+    steady = float(np.mean([r.steady for r in results])) if results else 0.0
+    top = [float(np.mean([r.ratio(k) for r in results])) if results else 0.0 for k in (1, 5)]
+    return (sum(top) + steady) / 3
+
+
+def _tree_row(
+    ship: Ship, kind: str, platform: str, results: Sequence[TaskResult]
+) -> dict[str, Any]:
+    return {
+        "part": "test",
+        "store": ship.name,
+        "recipe": "trees",
+        "model": kind,
+        "platform": platform,
+        "seed": 0,
+        **summary(results),
+        "ratios": {r.task: [round(r.ratio(1), 5), round(r.ratio(5), 5)] for r in results},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", default="data")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--stores", default=",".join(GROUPS))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--choose-secs", type=float, default=90.0, help="Of choosing, at most.")
+    parser.add_argument("--quick", action="store_true", help="One short recipe, to try things.")
+    parser.add_argument("--trees", action="store_true", help="LightGBM and XGBoost as well.")
+    args = parser.parse_args()
+    args.started = time.monotonic()
+    if args.device == "cpu":
+        torch.set_num_threads(1)  # networks this small lose more by sharing than they gain
+    recipes = QUICK if args.quick else RECIPES
+    rows: list[dict[str, Any]] = []
+    for name in args.stores.split(","):
+        ship = Ship(args, name)
+        ship.say(f"{len(ship.programs):,} programs, {ship.given.features.shape[1]} features")
+        chosen = ship.choose(recipes) if len(recipes) > 1 else next(iter(recipes))
+        ship.say(f"chosen: {chosen}")
+        ship.final(chosen, recipes[chosen])
+        ship.few(chosen, recipes[chosen])
+        if args.trees:
+            trees(ship)
+        rows += ship.rows
+        _write(args.out, rows)
+
+
+def _write(out: Path, rows: Sequence[dict[str, Any]]) -> None:
+    about = {**provenance(), "argv": sys.argv[1:]}
+    lines = [json.dumps({"about": about}), *(json.dumps(row) for row in rows)]
+    (out / "ship_models.jsonl").write_text("\n".join(lines) + "\n")
+    with tarfile.open(out / "models.tar", "w") as tar:
+        tar.add(out / "models", arcname="models")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""`tensorese onboard`: fifteen minutes of measuring, and the models know this platform."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command()
+@click.option("--target", default="host", show_default=True, help="host, cuda[:DEVICE] or JSON.")
+@click.option("--minutes", default=15.0, show_default=True, help="How long to measure.")
+@click.option("--tasks", "source", default="", help="Task list, store or zoo:NAME; own if absent.")
+@click.option("--platform", "name", default="", help="Name of this hardware; derived if absent.")
+@click.option("--out", type=_PATH, default=None, help="Folder of the model; the user's if absent.")
+@click.option("--start", type=_PATH, default=None, help="Model to start from; nearest if absent.")
+@click.option("--seed", default=0, help="Of the probes.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def onboard(
+    target: str,
+    minutes: float,
+    source: str,
+    name: str,
+    out: Path | None,
+    start: Path | None,
+    seed: int,
+    as_json: bool,
+) -> int:
+    """Measure probe programs here, add a head to the nearest model, keep it for --model auto.
+
+    The same command again goes on with its store. Ctrl-C ends the measuring, not the learning.
+    """
+    from tensorese.models.catalog import Choice, user_models
+    from tensorese.models.disk import read_config
+    from tensorese.onboard import session
+    from tensorese.targets import parse_target, platform_of
+
+    if minutes <= 0:
+        raise click.UsageError(f"--minutes must be positive, but got {minutes:g}")
+    if source and not source.startswith("zoo:") and not Path(source).exists():
+        raise click.UsageError(f"--tasks is a list, store or zoo:NAME, but {source} does not exist")
+    heads = None if start is None else read_config(start)["platforms"]
+    parsed = parse_target(target)
+    platform = platform_of(parsed, name)
+    if start is None or heads is None:
+        choice = _nearest(platform)
+    else:
+        choice = Choice(folder=start, head=heads[0], why="as asked")
+    folder = out or user_models() / platform.name
+    tasks = session.pick_tasks(_tasks(source, parsed))
+    job = session.Onboarding(
+        target=parsed, platform=platform, minutes=minutes, out=folder, choice=choice, seed=seed
+    )
+    say = _quiet if as_json else _say
+    say(f"{platform.name}: starting from {choice.folder.name}, {choice.why}")
+    whole = session.measure_probes(job, _session(job), tasks, say)
+    found = session.learn(job)
+    _print(found, folder, as_json)
+    return 0 if whole else 130
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def _quiet(text: str) -> None:
+    """JSON alone goes out."""
+
+
+def _nearest(platform: Any) -> Any:
+    from tensorese.models.catalog import SHIPPED, choose
+    from tensorese.onboard.adapt import OnboardError
+
+    found = choose(platform, [SHIPPED])
+    if found is None:
+        raise OnboardError(
+            f"a new platform starts from a trained one of its kind, but none is shipped for "
+            f"{platform.name}; name a model with --start"
+        )
+    return found
+
+
+def _tasks(source: str, target: str) -> list[Any]:
+    from tensorese.collect.tasklist import load_tasks
+    from tensorese.models.catalog import SHIPPED
+
+    kind = str(json.loads(target)["kind"])
+    if source.startswith("zoo:"):
+        from tensorese.collect.zoo_tasks import zoo_part
+
+        return zoo_part(source.removeprefix("zoo:"), [target], _say)
+    return load_tasks(Path(source) if source else SHIPPED / "tasks.parquet", kind)
+
+
+def _session(job: Any) -> Any:
+    from tensorese.collect.farm import COLLECT_TIMING
+    from tensorese.collect.session import Session
+    from tensorese.measure.config import FarmConfig
+    from tensorese.onboard.session import STORE
+
+    build_timeout = 20.0 if '"cuda"' in job.target else 8.0
+    return Session(
+        target=job.target,
+        platform=job.platform,
+        out=job.out / STORE,
+        farm=FarmConfig(
+            timing=COLLECT_TIMING, build_timeout=build_timeout, run_timeout=8.0, run_batch=64
+        ),
+    )
+
+
+def _print(found: Any, folder: Path, as_json: bool) -> None:
+    gain = found.gain
+    if as_json:
+        result = {
+            "model": str(folder),
+            "variant": found.variant,
+            "tasks": gain.tasks,
+            "before": gain.before,
+            "after": gain.after,
+            "random": gain.random,
+        }
+        click.echo(json.dumps(result))
+        return
+    for line in gain.lines():
+        click.echo(line)
+    click.echo(f"model in {folder}; tensorese tune --model auto finds it there by the platform")

@@ -1,0 +1,148 @@
+"""A new head on the nearest trunk: fitted to a few hundred labels, judged on tasks held out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from tensorese.errors import TensoreseError
+from tensorese.evaluation.metrics import mean_top_k
+from tensorese.evaluation.ranked import judge_scores
+from tensorese.models.folder import load_model
+from tensorese.models.programs import ProgramSet
+from tensorese.models.tlp import TLP
+from tensorese.training.small import Run, SmallRecipe, SmallSet, small_scores, tune_weights
+
+HELD_OUT = 4
+"""One probe task in so many is not fitted to until the gain is known."""
+LEAST_TASKS = 8
+VARIANTS = {
+    # What is trained, and how: a head alone cannot spoil the trunk, a trunk can learn the machine.
+    "head": SmallRecipe(steps=400, lr=1e-3),
+    "all": SmallRecipe(steps=600, lr=4e-4, noise=0.1),
+}
+
+
+class OnboardError(TensoreseError):
+    """A platform that cannot be taught as asked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gain:
+    """Top-k on held-out tasks, with the nearest head and with the new one."""
+
+    tasks: int
+    before: dict[int, float]
+    after: dict[int, float]
+    random: dict[int, float]
+
+    def lines(self) -> list[str]:
+        return [
+            f"top-{k} on {self.tasks} held-out tasks: {self.before[k]:.3f} before, "
+            f"{self.after[k]:.3f} after (random order {self.random[k]:.3f})"
+            for k in (1, 5)
+        ]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Adapted:
+    model: TLP
+    variant: str
+    gain: Gain
+
+
+def start_from(folder: Path, head: str, platform: str) -> TLP:
+    """The folder's trunk with a copy of one of its heads under the platform's name."""
+    old = load_model(folder).model
+    place = old.head_index(head)
+    config = old.config
+    new = TLP(config, (platform,))
+    state = {}
+    for name, tensor in old.state_dict().items():
+        parts = name.split(".")
+        if "heads" in parts:
+            at = parts.index("heads") + 1
+            if int(parts[at]) != place:
+                continue
+            parts[at] = "0"
+        state[".".join(parts)] = tensor.clone()
+    new.load_state_dict(state)
+    return new
+
+
+def adapt(
+    given: SmallSet, platform: str, folder: Path, head: str, *, seed: int = 0, quick: bool = False
+) -> Adapted:
+    """Tries each variant without the held-out tasks; the better one is then fitted to all."""
+    programs = given.programs
+    tasks = labelled(programs, platform)
+    if len(tasks) < LEAST_TASKS:
+        raise OnboardError(
+            f"a head needs labels of at least {LEAST_TASKS} tasks, but only {len(tasks)} have "
+            "two valid programs or more; measure for more --minutes"
+        )
+    out = tasks[HELD_OUT - 1 :: HELD_OUT]
+    rest = [task for task in tasks if task not in set(out)]
+    inner = rest[:: HELD_OUT + 1]
+    fitted = [task for task in rest if task not in set(inner)]
+    marks = {}
+    for variant in VARIANTS:
+        model = _fit(given, platform, folder, head, fitted, variant, seed, quick)
+        marks[variant] = _mark(given, platform, model, inner)
+    best = max(marks, key=lambda name: marks[name])
+    before = start_from(folder, head, platform).eval()
+    after = _fit(given, platform, folder, head, rest, best, seed, quick)
+    gain = _gain(given, platform, before, after, out)
+    final = _fit(given, platform, folder, head, tasks, best, seed, quick)
+    return Adapted(model=final, variant=best, gain=gain)
+
+
+def labelled(programs: ProgramSet, platform: str) -> list[int]:
+    """Tasks with two valid programs or more there."""
+    valid = programs.valid(programs.head(platform))
+    counts = np.bincount(programs.task[valid], minlength=len(programs.tasks))
+    return [int(k) for k in np.flatnonzero(counts > 1)]
+
+
+def _fit(
+    given: SmallSet,
+    platform: str,
+    folder: Path,
+    head: str,
+    tasks: Sequence[int],
+    variant: str,
+    seed: int,
+    quick: bool,
+) -> TLP:
+    model = start_from(folder, head, platform)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(variant == "all" or "heads" in name)
+    recipe = VARIANTS[variant]
+    recipe = replace(recipe, steps=recipe.steps // 10) if quick else recipe
+    run = Run(programs=given.programs, tasks=tuple(tasks), seed=seed)
+    return tune_weights(given, run, recipe, model).requires_grad_(True)
+
+
+def _mark(given: SmallSet, platform: str, model: TLP, tasks: Sequence[int]) -> float:
+    scores = small_scores(model, given, platform)
+    results = judge_scores(given.programs, platform, scores, tasks, least=4)
+    return float(np.mean([r.ratio(1) + r.pairwise for r in results])) if results else 0.0
+
+
+def _gain(given: SmallSet, platform: str, before: TLP, after: TLP, tasks: Sequence[int]) -> Gain:
+    old, new = (
+        judge_scores(given.programs, platform, small_scores(m, given, platform), tasks, least=4)
+        for m in (before, after)
+    )
+    if not old:
+        nothing = {1: float("nan"), 5: float("nan")}
+        return Gain(tasks=0, before=nothing, after=nothing, random=nothing)
+    return Gain(
+        tasks=len(old),
+        before={k: mean_top_k(old, k) for k in (1, 5)},
+        after={k: mean_top_k(new, k) for k in (1, 5)},
+        random={k: float(np.mean([r.random[k] for r in old])) for k in (1, 5)},
+    )

@@ -1,0 +1,163 @@
+"""One run of `tensorese onboard`: probes chosen, measured, learnt from; every step can go on."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from tensorese.collect.session import GivenProgram, Session, collect
+from tensorese.collect.tasklist import ListedTask
+from tensorese.models.catalog import Choice
+from tensorese.models.small import SmallModel
+from tensorese.onboard.adapt import Adapted, OnboardError
+from tensorese.onboard.probes import choose_probes, spread_tasks
+from tensorese.records.nouns import Platform, program_id
+from tensorese.records.store import Store
+
+STORE = "store"
+SAMPLED = 192
+"""Rows of each sketch that probes are chosen from."""
+PER_MINUTE = 60
+"""Programs a minute that are prepared for; what time does not suffice for is left out."""
+MOST_TASKS = 40
+PREPARING = 0.25
+"""Share of the time that building spaces may take."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Onboarding:
+    target: str
+    platform: Platform
+    minutes: float
+    out: Path
+    """Of the model and, below it, the store."""
+    choice: Choice
+    seed: int = 0
+
+
+def pick_tasks(tasks: Sequence[ListedTask], n: int = MOST_TASKS) -> list[ListedTask]:
+    """Training tasks, the classes in turn, small ones first: they measure fastest."""
+    train = sorted((t for t in tasks if t.split != "test"), key=lambda t: (t.flops, t.workload.id))
+    if not train:
+        raise OnboardError(
+            f"probe programs are of training tasks, but all {len(tasks)} tasks are marked test"
+        )
+    return [train[k] for k in spread_tasks([task.operator for task in train], n)]
+
+
+def probes_of(
+    job: Onboarding, tasks: Sequence[ListedTask], per_task: int, say: Say
+) -> list[GivenProgram]:
+    """Chosen rows of every task, the tasks in turn; stops when preparing has had its share."""
+    model = SmallModel(job.choice.folder)
+    head = model.head_index(job.choice.head)
+    until = time.monotonic() + 60 * job.minutes * PREPARING
+    found: list[list[GivenProgram]] = []
+    for number, task in enumerate(tasks):
+        if time.monotonic() > until and number:
+            say(f"preparing took its share of the time: {number} of {len(tasks)} tasks")
+            break
+        programs = _task_probes(job, task, model, head, per_task)
+        if programs:
+            found.append(programs)
+    rounds = max((len(programs) for programs in found), default=0)
+    return [programs[k] for k in range(rounds) for programs in found if k < len(programs)]
+
+
+def _task_probes(
+    job: Onboarding, task: ListedTask, model: SmallModel, head: int, n: int
+) -> list[GivenProgram]:
+    from tensorese.space.space import task_space
+    from tensorese.tvm_env import import_tvm
+
+    kind = str(json.loads(job.target)["kind"])
+    module = import_tvm(kind).ir.load_json(task.workload.module)
+    try:
+        space = task_space(module, job.target)
+    except Exception:  # TVM has no space for some tasks; the others are enough
+        return []
+    rng = np.random.default_rng([job.seed, int(task.workload.id, 16) % (1 << 32)])
+    parts, speeds, where = [], [], []
+    for sketch in (s for s in space.sketches if s.covered):
+        rows = np.unique(sketch.sample(SAMPLED, rng), axis=0)
+        features = model.features(task.workload, sketch.sketch, rows)
+        parts.append(features)
+        speeds.append(model.speed(features, head))
+        where += [(sketch.sketch.id, tuple(int(v) for v in row)) for row in rows]
+    if not where:
+        return []
+    chosen = choose_probes(np.concatenate(parts), np.concatenate(speeds), n)
+    return [
+        GivenProgram(
+            program=program_id(task.workload.id, *where[k]),
+            workload=task.workload.id,
+            sketch=where[k][0],
+            decisions=where[k][1],
+            origin=f"probe:{model.hash}",
+        )
+        for k in chosen.tolist()
+    ]
+
+
+def measure_probes(
+    job: Onboarding, session: Session, tasks: Sequence[ListedTask], say: Say
+) -> bool:
+    """Until the minutes are over; whether it came to its end (Ctrl-C does not)."""
+    began = time.monotonic()
+    per_task = max(4, round(job.minutes * PER_MINUTE / max(1, len(tasks))))
+    given = probes_of(job, tasks, per_task, say)
+    left = job.minutes - (time.monotonic() - began) / 60
+    config = replace(session.config, minutes=max(left, 0.05), only_given=True)
+    say(f"{len(given)} probes of {len(tasks)} tasks chosen; measuring for {left:.1f} minutes")
+    try:
+        tally = collect(replace(session, config=config), tasks, given, lambda tally: None)
+    except KeyboardInterrupt:
+        say("stopped measuring; learning from what was measured (Ctrl-C again ends at once)")
+        return False
+    say(f"measured {tally.measured} programs")
+    return True
+
+
+def learn(job: Onboarding, *, quick: bool = False) -> Adapted:
+    """A head for what the store holds, saved where `--model auto` looks for it."""
+    from tensorese.models.disk import Card
+    from tensorese.models.folder import save_model
+    from tensorese.models.programs import read_programs
+    from tensorese.onboard.adapt import adapt
+    from tensorese.training.small import small_set
+
+    with Store.open(job.out / STORE) as store:
+        if job.platform.name not in store.platforms():
+            raise OnboardError(
+                f"a head needs measurements, but {store.path} has none of {job.platform.name}; "
+                "measure for more --minutes"
+            )
+        programs = read_programs([store], platforms=(job.platform.name,), split="train")
+    given = small_set(programs)
+    found = adapt(
+        given, job.platform.name, job.choice.folder, job.choice.head, seed=job.seed, quick=quick
+    )
+    gain = found.gain
+    card = Card(
+        command=f"tensorese onboard --minutes {job.minutes:g}",
+        data_hash=programs.digest,
+        split="none held out; the gain was measured before on one task in four",
+        training_workloads=programs.tasks,
+        metrics={
+            "start": f"{job.choice.folder.name}, head {job.choice.head}",
+            "trained": found.variant,
+            "labels": int(np.isfinite(programs.latency).sum()),
+            "held-out top1 before": gain.before[1],
+            "held-out top1 after": gain.after[1],
+        },
+        targets={job.platform.name: job.target},
+    )
+    save_model(job.out, found.model.cpu(), card, half=True)
+    return found

@@ -1,0 +1,193 @@
+"""Training of models that see physical features alone: what ships, and what onboarding fits.
+
+No matrix is made: a program is a row of features, so that thousands of programs of hundreds of
+tasks train in a minute, on a CPU too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from tensorese.evaluation.ranked import features_of
+from tensorese.language.matrix import Encoder, MatrixSpec
+from tensorese.models.mtl_tlp import MTLTLP
+from tensorese.models.predict import as_batch, predict_outputs
+from tensorese.models.programs import Encoded, ProgramSet
+from tensorese.models.tlp import TLP, TLPConfig
+from tensorese.models.trunk import TrunkConfig
+from tensorese.training.groups import GroupConfig, Groups
+from tensorese.training.many import ManyTrainer
+from tensorese.training.trainer import TrainConfig, Trainer
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmallRecipe:
+    """What is chosen on validation tasks."""
+
+    networks: int = 4
+    blocks: int = 2
+    knots: int = 0
+    dropout: float = 0.1
+    noise: float = 0.1
+    steps: int = 2400
+    rows: int = 512
+    """Programs in a step, in groups as long as most tasks fill."""
+    lr: float = 1e-3
+    weight_decay: float = 1e-2
+    regret: float = 10.0
+
+    def config(self, spec: MatrixSpec) -> TLPConfig:
+        steps: dict[str, Any] = {"knots": self.knots} if self.knots else {}
+        trunk = TrunkConfig(
+            blocks=self.blocks, dropout=self.dropout, physics_noise=self.noise, **steps
+        )
+        return TLPConfig(trunk=trunk, spec=spec, members=0, physics_members=self.networks)
+
+    def train(self, groups: GroupConfig, per_epoch: int, seed: int) -> TrainConfig:
+        return TrainConfig(
+            epochs=max(1, round(self.steps / max(1, per_epoch))),
+            groups=groups,
+            lr=self.lr,
+            weight_decay=self.weight_decay,
+            regret_weight=self.regret,
+            seed=seed,
+            bf16=False,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SmallSet:
+    """Programs with their features, as a trainer takes them."""
+
+    programs: ProgramSet
+    encoded: Encoded
+    spec: MatrixSpec
+
+    @property
+    def features(self) -> Floats:
+        return self.encoded.values
+
+
+def small_set(programs: ProgramSet) -> SmallSet:
+    """The features of all programs; every program under one empty template."""
+    machine = programs.machine
+    values = features_of(programs, machine)
+    spec = MatrixSpec(length=1, names=1, numbers=4, machine=machine)
+    empty = Encoder(replace(spec, context=False)).template("metaschedule", "[[],[]]", ())
+    nobody = np.zeros(len(programs), dtype=np.int64)
+    encoded = Encoded(templates=(empty,), pair=nobody, values=values, strangers={})
+    return SmallSet(programs=programs, encoded=encoded, spec=spec)
+
+
+def only(programs: ProgramSet, platform: str) -> ProgramSet:
+    """The same programs with one platform's labels."""
+    head = programs.head(platform)
+    return replace(
+        programs,
+        platforms=(platform,),
+        latency=programs.latency[:, [head]],
+        failed=programs.failed[:, [head]],
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Run:
+    """One model to be trained: labels, tasks, seed."""
+
+    programs: ProgramSet
+    tasks: tuple[int, ...]
+    seed: int = 0
+
+
+def train_small(
+    given: SmallSet, runs: Sequence[Run], recipe: SmallRecipe, device: str = "cpu"
+) -> list[TLP]:
+    """All runs; on a GPU those with as many heads are trained side by side."""
+    if not device.startswith("cuda"):
+        return [_train_one(given, run, recipe, device) for run in runs]
+    models: dict[int, TLP] = {}
+    for heads in sorted({len(run.programs.platforms) for run in runs}):
+        mine = [k for k, run in enumerate(runs) if len(run.programs.platforms) == heads]
+        found = _train_many(given, [runs[k] for k in mine], recipe, device)
+        models.update(zip(mine, found, strict=True))
+    return [models[k] for k in range(len(runs))]
+
+
+def build_small(given: SmallSet, recipe: SmallRecipe, platforms: tuple[str, ...], seed: int) -> TLP:
+    torch.manual_seed(seed)
+    kind = TLP if len(platforms) == 1 else MTLTLP
+    return kind(recipe.config(given.spec), platforms)
+
+
+def _train_one(given: SmallSet, run: Run, recipe: SmallRecipe, device: str) -> TLP:
+    model = build_small(given, recipe, run.programs.platforms, run.seed)
+    return tune_weights(given, run, recipe, model, device)
+
+
+def tune_weights(
+    given: SmallSet, run: Run, recipe: SmallRecipe, model: TLP, device: str = "cpu"
+) -> TLP:
+    """Trains what of the model asks for gradients, from where it stands."""
+    groups = group_config([run], recipe)
+    trainer = Trainer(
+        model,
+        run.programs,
+        given.encoded,
+        train_tasks=run.tasks,
+        config=recipe.train(groups, epoch_steps([run], groups), run.seed),
+        device=device,
+    )
+    return trainer.fit().eval()
+
+
+def group_config(runs: Sequence[Run], recipe: SmallRecipe) -> GroupConfig:
+    """Groups of a power of two that nine tasks in ten fit into, 16 to 256."""
+    counts = np.concatenate(
+        [np.bincount(run.programs.task[np.isin(run.programs.task, run.tasks)]) for run in runs]
+    )
+    long = float(np.quantile(counts[counts > 0], 0.9))
+    size = int(2 ** np.clip(np.ceil(np.log2(long)), 4, 8))
+    return GroupConfig(size=size, per_batch=max(1, recipe.rows // size))
+
+
+def epoch_steps(runs: Sequence[Run], groups: GroupConfig) -> int:
+    return max(
+        Groups(run.programs, run.tasks, groups, seed=0, failed=True).per_epoch for run in runs
+    )
+
+
+def _train_many(
+    given: SmallSet, runs: Sequence[Run], recipe: SmallRecipe, device: str
+) -> list[TLP]:
+    platforms = runs[0].programs.platforms
+
+    def build(seed: int) -> TLP:
+        return build_small(given, recipe, platforms, seed)
+
+    jobs = [(run.programs, run.tasks, run.seed) for run in runs]
+    groups = group_config(runs, recipe)
+    config = recipe.train(groups, epoch_steps(runs, groups), runs[0].seed)
+    many = ManyTrainer(build, given.encoded, jobs, config, device)
+    many.fit()
+    found = []
+    for k, run in enumerate(runs):
+        model = build_small(given, recipe, run.programs.platforms, run.seed)
+        model.load_state_dict(many.weights(k))
+        found.append(model.eval())
+    return found
+
+
+def small_scores(model: TLP, given: SmallSet, platform: str) -> npt.NDArray[np.float64]:
+    """`[n]`: the model's score of every program, by one head."""
+    batch = as_batch(given.encoded).to(next(model.parameters()).device)
+    index = torch.arange(len(given.programs), device=batch.sketch_N.device)
+    scores = model.score(predict_outputs(model, batch, index))
+    return scores[:, model.head_index(platform)].cpu().numpy().astype(np.float64)

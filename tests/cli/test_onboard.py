@@ -1,0 +1,93 @@
+"""`tensorese onboard`: refusals, and learning from a store that is there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from cpu_records_support import cpu_measurements
+from tensorese.cli import run
+from tensorese.collect.tasklist import ListedTask
+from tensorese.language import MatrixSpec
+from tensorese.models.catalog import Choice, choose
+from tensorese.models.disk import Card
+from tensorese.models.folder import save_model
+from tensorese.models.tlp import TLP, TLPConfig
+from tensorese.onboard.adapt import OnboardError
+from tensorese.onboard.session import STORE, Onboarding, learn, pick_tasks
+from tensorese.records.nouns import Platform, TensorSpec, Workload
+from tensorese.records.store import Store
+
+pytestmark = pytest.mark.null
+
+TARGET = '{"kind":"llvm","mcpu":"lake","num-cores":2}'
+
+
+def _job(tmp_path: Path) -> Onboarding:
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    spec = MatrixSpec(length=1, names=1, numbers=4, machine="cpu")
+    config = TLPConfig(spec=spec, members=0, physics_members=1)
+    start = save_model(tmp_path / "start" / "lake-1c", TLP(config, ("lake-1c",)), Card())
+    return Onboarding(
+        target=TARGET,
+        platform=Platform(name="lake-2c", target=TARGET),
+        minutes=1.0,
+        out=tmp_path / "models" / "lake-2c",
+        choice=Choice(folder=start, head="lake-1c", why="as asked"),
+    )
+
+
+def test_what_was_measured_becomes_a_model_that_auto_finds(tmp_path: Path) -> None:
+    job = _job(tmp_path)
+    with Store.open(job.out / STORE, create=True) as store:
+        store.ingest(cpu_measurements(("lake-2c",), tasks=10, per_task=8))
+    found = learn(job, quick=True)
+    assert found.gain.tasks == 2
+    choice = choose(job.platform, [tmp_path / "models"])
+    assert choice is not None and choice.folder == job.out and choice.head == "lake-2c"
+    card = json.loads((job.out / "config.json").read_text())["card"]
+    assert card["metrics"]["labels"] == 80 and len(card["training_workloads"]) == 10
+    assert card["targets"] == {"lake-2c": TARGET}
+
+
+def test_nothing_measured_is_said_so(tmp_path: Path) -> None:
+    job = _job(tmp_path)
+    with Store.open(job.out / STORE, create=True):
+        pass
+    with pytest.raises(OnboardError, match=r"has none of lake-2c; measure for more --minutes"):
+        learn(job)
+
+
+def _task(operator: str, flops: float, split: str = "") -> ListedTask:
+    spec = TensorSpec(shape=(int(flops),), dtype="float32")
+    workload = Workload(operator=operator, args=(spec,))
+    return ListedTask(workload=workload, kind="llvm", operator=operator, flops=flops, split=split)
+
+
+def test_test_tasks_are_never_probed() -> None:
+    tasks = [_task("conv2d", 9), _task("conv2d", 3), _task("dense", 5), _task("dense", 1, "test")]
+    assert [task.flops for task in pick_tasks(tasks, 2)] == [3, 5]
+    with pytest.raises(OnboardError, match="all 1 tasks are marked test"):
+        pick_tasks(tasks[3:])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--minutes", "0"], "--minutes must be positive, but got 0"),
+        (["--target", "hust"], "did you mean 'host'"),
+        (["--start", "nowhere"], "does not exist"),
+        (["--tasks", "nowhere"], "does not exist"),
+    ],
+)
+def test_refusals(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run(["onboard", *arguments, "--out", str(tmp_path / "out")]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and says in err
+    assert not (tmp_path / "out").exists()

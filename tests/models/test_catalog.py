@@ -1,0 +1,88 @@
+"""Which model a platform gets."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from test_small import small_model
+
+from tensorese.models.catalog import choose, distance, kept_models, target_of, user_models
+from tensorese.models.disk import Card
+from tensorese.models.folder import save_model
+from tensorese.models.mtl_tlp import MTLTLP
+from tensorese.models.tlp import TLP
+from tensorese.records.nouns import Platform
+
+pytestmark = pytest.mark.null
+
+
+def _keep(folder: Path, *platforms: str, targets: dict[str, str] | None = None) -> None:
+    kind = TLP if len(platforms) == 1 else MTLTLP
+    save_model(folder, kind(small_model().config, platforms), Card(targets=targets or {}))
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Path:
+    _keep(tmp_path / "lake-1c", "lake-1c")
+    _keep(tmp_path / "lake-16c", "lake-16c")
+    _keep(tmp_path / "mtl-cpu", "lake-1c", "lake-16c")
+    _keep(tmp_path / "h200", "h200", targets={"h200": '{"kind":"cuda","arch":"sm_90"}'})
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text("{")
+    return tmp_path
+
+
+def test_its_own_model_first(shelf: Path) -> None:
+    choice = choose(Platform(name="lake-16c"), [shelf])
+    assert choice is not None
+    assert (choice.folder.name, choice.head) == ("lake-16c", "lake-16c")
+    assert choice.why == "trained on lake-16c"
+
+
+def test_the_nearest_of_its_kind(shelf: Path) -> None:
+    for name, head in (("lake-2c", "lake-1c"), ("lake-8c", "lake-16c"), ("zen-64c", "lake-16c")):
+        choice = choose(Platform(name=name), [shelf])
+        assert choice is not None
+        assert (choice.folder.name, choice.head) == ("mtl-cpu", head), name
+        assert name in choice.why and head in choice.why
+    named = Platform(name="mine", target='{"kind":"llvm","mcpu":"lake","num-cores":12}')
+    choice = choose(named, [shelf])
+    assert choice is not None and choice.head == "lake-16c"
+    gpu = choose(Platform(name="cuda-sm_89"), [shelf])
+    assert gpu is not None and gpu.head == "h200"
+
+
+def test_no_model_of_its_kind(shelf: Path) -> None:
+    assert choose(Platform(name="rocm-gfx90a"), [shelf]) is None
+    assert choose(Platform(name="mystery"), [shelf]) is None
+    assert choose(Platform(name="lake-1c"), [shelf / "nothing"]) is None
+
+
+def test_the_users_come_first(shelf: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    _keep(mine / "lake-1c", "lake-1c")
+    choice = choose(Platform(name="lake-1c"), [mine, shelf])
+    assert choice is not None and choice.folder == mine / "lake-1c"
+
+
+def test_a_broken_folder_is_passed_over(shelf: Path) -> None:
+    assert {kept.folder.name for kept in kept_models([shelf])} == {
+        "lake-1c",
+        "lake-16c",
+        "mtl-cpu",
+        "h200",
+    }
+
+
+def test_distances() -> None:
+    two, four = target_of("lake-2c", "{}"), target_of("lake-4c", "{}")
+    assert distance(two, four) == 1 and distance(two, two) == 0
+    assert distance(two, target_of("zen-2c", "{}")) > distance(two, target_of("lake-96c", "{}"))
+    assert distance(two, {"kind": "cuda"}) == math.inf == distance({}, {})
+
+
+def test_users_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert user_models() == tmp_path / "tensorese" / "models"

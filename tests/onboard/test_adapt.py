@@ -1,0 +1,131 @@
+"""A new head learns a machine that its trunk has not seen, and says by how much."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from cpu_records_support import cpu_measurements
+from tensorese.evaluation.metrics import mean_top_k
+from tensorese.evaluation.ranked import judge_scores
+from tensorese.models.disk import Card
+from tensorese.models.folder import load_model, save_model
+from tensorese.models.programs import ProgramSet, read_programs
+from tensorese.models.tlp import TLP
+from tensorese.onboard import adapt as adapting
+from tensorese.onboard.adapt import OnboardError, adapt, labelled, start_from
+from tensorese.records.store import Store
+from tensorese.training.small import (
+    Run,
+    SmallRecipe,
+    SmallSet,
+    group_config,
+    only,
+    small_scores,
+    small_set,
+    train_small,
+)
+
+pytestmark = pytest.mark.null
+
+TINY = SmallRecipe(networks=2, steps=60, rows=256, lr=3e-3)
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory) -> SmallSet:
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("toy")
+    with Store.open(folder, create=True) as store:
+        store.ingest(cpu_measurements(("lake-1c", "lake-2c")))
+        return small_set(read_programs([store]))
+
+
+@pytest.fixture(scope="module")
+def nearest(given: SmallSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that knows `lake-1c` and a copy of it."""
+    folder = tmp_path_factory.mktemp("nearest")
+    twins = replace(
+        only(given.programs, "lake-1c"),
+        platforms=("lake-1c", "copy"),
+        latency=given.programs.latency[:, [0, 0]],
+        failed=given.programs.failed[:, [0, 0]],
+    )
+    tasks = tuple(range(len(given.programs.tasks)))
+    model = train_small(given, [Run(programs=twins, tasks=tasks)], TINY)[0]
+    save_model(folder, model, Card(training_workloads=given.programs.tasks))
+    return folder
+
+
+def _slow(given: SmallSet) -> SmallSet:
+    return replace(given, programs=only(given.programs, "lake-2c"))
+
+
+def test_it_starts_where_the_nearest_head_is(given: SmallSet, nearest: Path) -> None:
+    old = load_model(nearest).model
+    new = start_from(nearest, "copy", "lake-2c").eval()
+    assert new.platforms == ("lake-2c",)
+    np.testing.assert_allclose(
+        small_scores(new, given, "lake-2c"), small_scores(old, given, "copy"), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_training_ranks_what_it_was_trained_on(given: SmallSet, nearest: Path) -> None:
+    model = load_model(nearest).model
+    tasks = range(len(given.programs.tasks))
+    results = judge_scores(given.programs, "lake-1c", small_scores(model, given, "lake-1c"), tasks)
+    assert np.mean([r.pairwise for r in results]) > 0.75
+
+
+def test_adapting_reports_held_out_tasks(
+    given: SmallSet, nearest: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapting, "VARIANTS", {"head": TINY, "all": TINY})
+    found = adapt(_slow(given), "lake-2c", nearest, "lake-1c")
+    assert found.model.platforms == ("lake-2c",) and found.variant in ("head", "all")
+    assert found.gain.tasks == 3
+    assert 0 < found.gain.before[1] <= 1 and 0 < found.gain.after[1] <= 1
+    assert "3 held-out tasks" in found.gain.lines()[0]
+    scores = small_scores(found.model, given, "lake-2c")
+    mine = judge_scores(given.programs, "lake-2c", scores, range(12))
+    theirs = judge_scores(
+        given.programs, "lake-2c", small_scores(_start(nearest), given, "lake-2c"), range(12)
+    )
+    assert np.mean([r.pairwise for r in mine]) > np.mean([r.pairwise for r in theirs])
+    assert mean_top_k(mine, 1) > 0.5
+
+
+def _start(nearest: Path) -> TLP:
+    return start_from(nearest, "lake-1c", "lake-2c").eval()
+
+
+def test_a_frozen_trunk_stays(given: SmallSet, nearest: Path) -> None:
+    new = adapting._fit(_slow(given), "lake-2c", nearest, "lake-1c", range(12), "head", 0, True)
+    old = start_from(nearest, "lake-1c", "lake-2c")
+    for name, tensor in new.state_dict().items():
+        same = torch.equal(tensor, old.state_dict()[name])
+        assert same == ("heads" not in name), name
+    assert all(parameter.requires_grad for parameter in new.parameters())
+
+
+def test_too_few_tasks_are_refused(given: SmallSet, nearest: Path) -> None:
+    programs = _slow(given).programs
+    few = _cut(programs, 5)
+    assert len(labelled(few, "lake-2c")) == 5
+    with pytest.raises(OnboardError, match="at least 8 tasks, but only 5"):
+        adapt(replace(given, programs=few), "lake-2c", nearest, "lake-1c")
+
+
+def _cut(programs: ProgramSet, tasks: int) -> ProgramSet:
+    latency = programs.latency.copy()
+    latency[programs.task >= tasks] = np.nan
+    return replace(programs, latency=latency)
+
+
+def test_groups_are_as_long_as_tasks(given: SmallSet) -> None:
+    run = Run(programs=given.programs, tasks=tuple(range(12)))
+    config = group_config([run], SmallRecipe(rows=512))
+    assert (config.size, config.per_batch) == (32, 16)  # 24 programs a task
