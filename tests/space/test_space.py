@@ -232,3 +232,14 @@ def test_a_cuda_space_needs_no_tensor_intrinsics() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_stock_search_can_start_from_our_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where its own samples all fail, or take too long: its rows have our columns then too."""
+    monkeypatch.setattr("tensorese.space.audit._FRESH_SECS", 0.0)
+    space = _space("softmax", "cuda")
+    for index, sketch in enumerate(space.sketches):
+        seeds = sketch.sample(2, np.random.default_rng(0))
+        rows = stock_rows(space, index, 4, seeds=seeds)
+        assert rows.shape == (4, sketch.n_columns)
+        assert sketch.legal(rows).all()

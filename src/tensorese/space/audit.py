@@ -101,9 +101,12 @@ class _Stock:
         return self.fresh() if mutant is None else mutant  # nothing there to mutate
 
     def start_from(self, rows: Any) -> None:
+        # Not simplified: that drops decisions nothing depends on, and with them columns.
+        instructions = self.space.referee.instructions[self.sketch]
         for row in rows:
-            schedule = self.space.replay(self.sketch, row).schedule
-            self.population.append(schedule.trace.simplified(remove_postproc=True))
+            values = self.space.probes[self.sketch].values(row)
+            decided = {instructions[index]: value for index, value in values}
+            self.population.append(self.tvm.s_tir.schedule.Trace(instructions, decided))
 
     def keep(self, trace: Any, found: list[tuple[int, ...]]) -> None:
         """Replays; what passes joins the population and `found`."""
