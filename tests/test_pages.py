@@ -32,3 +32,13 @@ def test_own_memory_is_found_and_keeps_what_it_holds() -> None:
 
 def test_less_than_a_huge_page_is_left_alone() -> None:
     assert pages.collapse(4096, pages.HUGE - 4096) == 0
+
+
+def test_what_a_block_allocates_is_moved_at_its_end() -> None:
+    with pages.Fresh() as fresh:
+        array = np.ones(16 << 20, np.uint8)
+    assert 0 <= fresh.huge <= 64 << 20
+    assert array.min() == array.max() == 1
+    with pytest.raises(ValueError, match="ours"), pages.Fresh() as fresh:
+        raise ValueError("ours")
+    assert fresh.huge == 0

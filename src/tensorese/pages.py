@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import re
 from pathlib import Path
+from typing import Self
 
 HUGE = 2 << 20
 _WANTED, _AT_ONCE = 14, 25  # MADV_HUGEPAGE, MADV_COLLAPSE
@@ -41,6 +42,22 @@ def added(before: list[Range], after: list[Range]) -> list[Range]:
         if start < end:
             fresh.append((start, end))
     return fresh
+
+
+class Fresh:
+    """Everything allocated inside a `with` block, moved to huge pages at its end.
+
+    Threads must not be started inside: their stacks would be filled too.
+    """
+
+    def __enter__(self) -> Self:
+        self._before = anonymous()
+        self.huge = 0
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.huge = sum(collapse(*one) for one in added(self._before, anonymous()))
 
 
 def collapse(start: int, end: int) -> int:

@@ -138,6 +138,27 @@ def test_the_end_to_end_table_prefers_the_newer_bench(tmp_path: Path) -> None:
     assert "4 ms" in write_report(run).read_text()
 
 
+def test_kernels_in_place_are_named_by_what_they_add(tmp_path: Path) -> None:
+    run = good_run(tmp_path / "run")
+    kernels = [
+        {"kernel": "a1", "secs": 3e-3, "calls": 2, "workload": workload(8).id, "promised": 1e-3},
+        {"kernel": "odd<i>", "secs": 4e-3, "calls": 1, "workload": None, "promised": None},
+        {"kernel": "b1", "secs": 5e-3, "calls": 1, "workload": "gone", "promised": 6e-3},
+    ]
+    explanation = {"gap": 0.5, "causes": [], "between_kernels": 2.5e-4}
+    certificate = {
+        "latency": {"tuned": {"latency": 1e-2}},
+        "explanation": explanation,
+        "kernels": kernels,
+    }
+    (run / "certificate.json").write_text(json.dumps(certificate))
+    text = write_report(run).read_text()
+    section = text[text.index("Kernels in place") :]
+    assert section.index("odd&lt;i&gt;") < section.index("matmul8") < section.index("b1")
+    for said in ("+2.000", "-1.000", "untuned", "0.25 ms between kernels", "4 ms."):
+        assert said in section
+
+
 def test_nothing_succeeded(tmp_path: Path) -> None:
     rows = [measured(8, 0, None, "no"), measured(8, 1, None, "no")]
     run = write(tmp_path / "run", head(8), [batch(8, 5.0, [0, 1], None)], rows)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import tvm
 
+from tensorese import pages
 from tensorese.measure.build_worker import short
 from tensorese.measure.referee import Referee
 from tensorese.measure.rotation import Rotation, copies, turning
@@ -135,14 +136,15 @@ class Runner:
         if count == 1:
             return None
         sets = [args]
-        for copy in range(1, count):
-            made = list(args)
-            for at in places:
-                key = (at + copy * _MOST_ARGS, tuple(specs[at][0]), specs[at][1])
-                if key not in self.tensors:
-                    self.tensors[key] = args[at].copyto(self.device)
-                made[at] = self.tensors[key]
-            sets.append(made)
+        with pages.Fresh():  # as a library has its weights
+            for copy in range(1, count):
+                made = list(args)
+                for at in places:
+                    key = (at + copy * _MOST_ARGS, tuple(specs[at][0]), specs[at][1])
+                    if key not in self.tensors:
+                        self.tensors[key] = args[at].copyto(self.device)
+                    made[at] = self.tensors[key]
+                sets.append(made)
         return Rotation(sets, self.device.sync)
 
     def _wants_check(self, job: Message, timed: Timed) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tensorese.report import svg
 from tensorese.report.gather import Point, Report, TaskReport
+from tensorese.report.in_place import in_place
 from tensorese.report.style import CSS
 
 _DOTS = 1500
@@ -21,6 +22,7 @@ def page(report: Report) -> str:
     sections = [
         _head(report),
         _end_to_end(report),
+        in_place(report),
         _progress(report),
         _tasks(report),
         _failures(report),
@@ -66,7 +68,7 @@ def _head(report: Report) -> str:
             _ms(best if math.isfinite(best) else report.sum_of_tasks),
         ),
         *(
-            (f"faster than {name}", f"{latency[name] / best:.2f}x")
+            (f"the speed of {name}", f"{latency[name] / best:.2f}x")
             for name in ("untuned", "torch", "onnxruntime")
             if name in latency and math.isfinite(best)
         ),
@@ -113,7 +115,9 @@ def _explanation(report: Report) -> str:
     if not isinstance(gap, int | float):
         return ""
     line = f"End to end is {100 * gap:+.1f} % from the sum of its tasks."
-    causes = "".join(f"<li>{escape(str(cause))}</li>" for cause in found.get("causes", ()))
+    named = bool(report.bench.get("kernels") or report.certificate.get("kernels"))
+    listed = () if named else found.get("causes", ())  # else a table of its own follows
+    causes = "".join(f"<li>{escape(str(cause))}</li>" for cause in listed)
     return f"<p>{line}</p>" + (f'<ul class="note">{causes}</ul>' if causes else "")
 
 

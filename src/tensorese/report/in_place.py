@@ -1,0 +1,78 @@
+"""The library's kernels as they run in the network, beside what their tasks were measured at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from tensorese.report.gather import Report, TaskReport
+
+_SHOWN = 12
+_COLUMNS = ("kernel", "class", "calls", "in place, ms", "alone, ms", "slower by, ms", "share")
+
+
+def in_place(report: Report) -> str:
+    """Which operators make the network slower than the sum of its tasks; empty without a profile.
+
+    Kernels come by how much they add, then by their time; what is left over is between them.
+    """
+    source = report.bench if report.bench.get("kernels") else report.certificate
+    rows: Sequence[Mapping[str, Any]] = source.get("kernels") or ()
+    explanation: Mapping[str, Any] = source.get("explanation") or {}
+    if not rows:
+        return ""
+    total = sum(float(row["secs"]) for row in rows)
+    tasks = {task.workload: task for task in report.tasks}
+    ordered = sorted(rows, key=lambda row: (-_excess(row), -float(row["secs"])))
+    body = "".join(
+        _row(row, tasks.get(str(row.get("workload"))), total) for row in ordered[:_SHOWN]
+    )
+    heads = "".join(
+        f"<th>{name}</th>" if at < 2 else f'<th class="num">{name}</th>'
+        for at, name in enumerate(_COLUMNS)
+    )
+    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+    said = f"<p>{escape(_said(rows, explanation, len(ordered)))}</p>"
+    return f'<h2>Kernels in place</h2>{said}<div class="scroll">{table}</div>'
+
+
+def _said(rows: Sequence[Mapping[str, Any]], explanation: Mapping[str, Any], kernels: int) -> str:
+    between = explanation.get("between_kernels")
+    known = [row for row in rows if row.get("promised") is not None]
+    slower = sum(max(0.0, _excess(row)) for row in known)
+    parts = [f"{kernels} kernels, the {min(kernels, _SHOWN)} that add most to the sum of tasks."]
+    parts.append(f"Slower in place than alone: {slower * 1e3:.3g} ms in all.")
+    if len(known) < kernels:
+        untuned = sum(float(row["secs"]) for row in rows if row.get("promised") is None)
+        parts.append(f"Without a tuned program: {untuned * 1e3:.3g} ms.")
+    if isinstance(between, int | float) and math.isfinite(between):
+        where = "between kernels" if between >= 0 else "gained when nobody watches the kernels"
+        parts.append(f"{abs(between) * 1e3:.3g} ms {where}.")
+    return " ".join(parts)
+
+
+def _excess(row: Mapping[str, Any]) -> float:
+    promised = row.get("promised")
+    return float(row["secs"]) - (float(promised) if promised is not None else 0.0)
+
+
+def _row(row: Mapping[str, Any], task: TaskReport | None, total: float) -> str:
+    name = task.name if task else str(row["kernel"])
+    shapes = " ".join(task.shapes) if task else ""
+    alone = row.get("promised")
+    cells = [
+        f'<td>{escape(name)}<div class="small">{escape(shapes)}</div></td>',
+        f"<td>{escape(task.operator if task else '')}</td>",
+        _cell(str(row["calls"])),
+        _cell(f"{float(row['secs']) * 1e3:.3f}"),
+        _cell(f"{float(alone) * 1e3:.3f}" if alone is not None else "untuned"),
+        _cell(f"{_excess(row) * 1e3:+.3f}" if alone is not None else "-"),
+        _cell(f"{100 * float(row['secs']) / total:.1f} %" if total else "-"),
+    ]
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _cell(text: str) -> str:
+    return f'<td class="num">{escape(text)}</td>'
