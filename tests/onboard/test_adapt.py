@@ -23,6 +23,7 @@ from tensorese.training.small import (
     Run,
     SmallRecipe,
     SmallSet,
+    _train_many,
     group_config,
     only,
     small_scores,
@@ -123,6 +124,18 @@ def _cut(programs: ProgramSet, tasks: int) -> ProgramSet:
     latency = programs.latency.copy()
     latency[programs.task >= tasks] = np.nan
     return replace(programs, latency=latency)
+
+
+def test_runs_side_by_side_learn_too(given: SmallSet) -> None:
+    """As on a GPU: several seeds as one batch of models."""
+    tasks = tuple(range(len(given.programs.tasks)))
+    runs = [Run(programs=only(given.programs, "lake-1c"), tasks=tasks, seed=k) for k in range(2)]
+    models = _train_many(given, runs, replace(TINY, steps=30), "cpu")
+    scores = [small_scores(model, given, "lake-1c") for model in models]
+    assert not np.allclose(scores[0], scores[1])
+    for one in scores:
+        results = judge_scores(given.programs, "lake-1c", one, tasks)
+        assert np.mean([r.pairwise for r in results]) > 0.6
 
 
 def test_groups_are_as_long_as_tasks(given: SmallSet) -> None:

@@ -12,7 +12,7 @@ from tensorese.language.machines import Machine, feature_names
 from tensorese.language.reading import Reading
 from tensorese.models.programs import ProgramSet
 
-LEAST = 8
+LEAST = 5
 """Programs of a task from which a ranking of it is judged."""
 
 
