@@ -9,7 +9,8 @@ onnxruntime on the same cores.
 `tune` goes on where it stopped (run folders under runs/end_to_end). `time` adds a row a network,
 system and time to results/end_to_end.jsonl; what is there is not run again. torch runs
 channels_last. All systems are processes of their own, interleaved, with the tuned programs both on
-weights packed at compile time and on weights as they came. The roofline is the peak of the cores,
+weights packed at compile time and on weights as they came; `tune --no-prepack` adds a run whose
+programs were chosen for weights as they came. The roofline is the peak of the cores,
 measured in the same minute. Run it on a quiet machine, or side by side on a machine with many
 cores, two to a network: `end_to_end_device.sh`.
 
@@ -62,11 +63,18 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--work", type=Path, default=ROOT / "runs" / "end_to_end")
     parser.add_argument("--rows", type=Path, default=RESULTS / "end_to_end.jsonl")
-    parser.add_argument("--lanes", action="store_true", help="two cores of its own a network")
+    parser.add_argument("--lanes", nargs="+", default=[], help="cores of each network: 0,1 2,3")
+    parser.add_argument("--no-prepack", action="store_true", help="tune with weights as they came")
     parser.add_argument("--until", type=float, default=86400.0, help="seconds `time` may take")
     given = parser.parse_args()
     places = [
-        Place(work=given.work, network=name, minutes=given.minutes, seed=given.seed)
+        Place(
+            work=given.work,
+            network=name,
+            minutes=given.minutes,
+            seed=given.seed,
+            prepack=not given.no_prepack,
+        )
         for name in given.network
     ]
     if given.step == "check":
@@ -79,7 +87,8 @@ def main() -> None:
         from end_to_end_race import race
 
         until = STARTED + given.until
-        race(places, given.rows, times=given.times, lanes=given.lanes, until=until)
+        lanes = [[int(core) for core in lane.split(",")] for lane in given.lanes]
+        race(places, given.rows, times=given.times, lanes=lanes, until=until)
     if given.step in ("report", "all"):
         from end_to_end_report import report
 

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +29,17 @@ class Place:
     network: str
     minutes: float
     seed: int = 0
+    prepack: bool = True
 
     @property
     def run(self) -> Path:
-        return self.work / f"{self.network}-{self.minutes:g}min-{self.seed}"
+        ending = "" if self.prepack else "-unpacked"
+        return self.work / f"{self.network}-{self.minutes:g}min-{self.seed}{ending}"
+
+    @property
+    def unpacked(self) -> Place:
+        """The same network tuned with its weights left in their own order."""
+        return replace(self, prepack=False)
 
     @property
     def is_built(self) -> bool:
@@ -51,12 +58,14 @@ class Place:
     def tune(self) -> None:
         command = [sys.executable, "-m", "tensorese", "tune", self.model]
         command += ["--minutes", f"{self.minutes:g}", "--seed", str(self.seed)]
-        command += ["--out", str(self.run)]
+        command += ["--out", str(self.run), *([] if self.prepack else ["--no-prepack"])]
         print("+", " ".join(command), flush=True)
         subprocess.run(command, check=True, env=environment())
 
     def build(self) -> None:
         """The same programs on weights as they came, the input, and whose kernel is whose."""
+        if not self.prepack:
+            return
         deploy: Any = importlib.import_module("tensorese.deploy.compile")
         folder: Any = importlib.import_module("tensorese.deploy.folder")
         found = folder.read_run(self.run)

@@ -32,7 +32,7 @@ from tensorese.targets import target_threads
 from tensorese.tvm_env import toolchain_of
 
 KEY = ("system", "network", "seed", "minutes", "time", "machine", "tvm", "library")
-ROUNDS, SECS = 5, 0.25
+ROUNDS, SECS = 4, 0.2
 
 
 class Race:
@@ -53,13 +53,22 @@ class Race:
         scratch.mkdir()
         self.arena = Arena(scratch, inputs, target_threads(self.run.target))
         signature = self.certificate["signature"]
-        for name, file in (("tuned", "library.so"), ("unpacked", UNPACKED)):
-            path = str(self.place.run / file)
-            self.arena.add(name, {"kind": "library", "library": path, "signature": signature})
+        for name, path in self._libraries().items():
+            spec = {"kind": "library", "library": str(path), "signature": signature}
+            self.arena.add(name, spec)
         for name in available():
             self.arena.add(name, {"kind": name, "model": self.run.model}, optional=True)
         self._drop_those_that_differ()
         return self.arena
+
+    def _libraries(self) -> dict[str, Path]:
+        """`unpacked`: the same programs; `tuned-unpacked`: those of a run without prepacking."""
+        found = {
+            "tuned": self.place.run / "library.so",
+            "unpacked": self.place.run / UNPACKED,
+            "tuned-unpacked": self.place.unpacked.run / "library.so",
+        }
+        return {name: path for name, path in found.items() if path.exists()}
 
     def _drop_those_that_differ(self) -> None:
         depth = {key: self.certificate["verification"][key] for key in ("kernels", "reduction")}
@@ -123,14 +132,17 @@ class Race:
         return sum(len(json.loads(line).get("proposed", ())) for line in lines)
 
 
-def race(places: Sequence[Place], rows: Path, *, times: int, lanes: bool, until: float) -> None:
-    """Networks in turn, so that the times of one lie apart; ends early at `until` (time.time)."""
-    all_cores = sorted(os.sched_getaffinity(0))
+def race(
+    places: Sequence[Place], rows: Path, *, times: int, lanes: Sequence[Sequence[int]], until: float
+) -> None:
+    """Networks in turn, so that the times of one lie apart; ends early at `until` (time.time).
+
+    `lanes` are the cores of each network; without any, all take the same.
+    """
     races = []
-    for place in places:
+    for at, place in enumerate(places):
         if place.is_built:
-            at = 2 * len(races) if lanes else 0
-            races.append(Race(place, all_cores[at : at + 2]))
+            races.append(Race(place, lanes[at] if lanes else sorted(os.sched_getaffinity(0))))
         else:
             print(f"{place.network}: not tuned and built yet, left out", flush=True)
     have = {tuple(row[name] for name in KEY) for row in read_rows(rows)}
