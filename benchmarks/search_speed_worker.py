@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from space_audit import TARGETS, operators
-from tensorese.identity import workload_of
+from tensorese.identity import plain, workload_of
 from tensorese.records.nouns import Measurement, Program, Status
 from tensorese.search.base import Proposal, Ranker, TaskState
 from tensorese.search.evolution import Evolution, EvolutionConfig
@@ -236,13 +236,10 @@ def stock(job: dict[str, Any], module: Any, tvm: Any) -> dict[str, Any]:
 
 
 def placed(state: TaskState, candidates: list[Any]) -> list[Proposal]:
-    from tensorese.integrations.programs import program_of
-
     found = []
     for candidate in candidates:
-        place = state.place(program_of(candidate.sch.trace, state.workload))
-        if place is not None:
-            found.append(Proposal(sketch=place[0], row=place[1], origin="stock"))
+        sketch, row, _ = state.space.encode(plain(candidate.sch.trace.as_json()))
+        found.append(Proposal(sketch=sketch, row=row, origin="stock"))
     return found
 
 

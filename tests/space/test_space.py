@@ -120,6 +120,24 @@ def test_traces_of_stock_search_encode_and_decode_exactly(name: str, kind: str) 
     assert checked >= 8 * len(space.sketches)
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"), [("matmul", "llvm"), ("softmax", "llvm"), ("softmax", "cuda")]
+)
+def test_simplified_traces_encode_too(name: str, kind: str) -> None:
+    """As stock search simplifies those it starts from: what is gone decides nothing."""
+    space = _space(name, kind)
+    shortened = 0
+    for index, sketch in enumerate(space.sketches):
+        for row in sketch.sample(2, np.random.default_rng(index)):
+            schedule = space.replay(index, row).schedule
+            short = schedule.trace.simplified(remove_postproc=True)
+            found, back, _ = space.encode(plain(short.as_json()))
+            again = space.replay(found, back)
+            assert structure_of(again.schedule.mod) == structure_of(schedule.mod)
+            shortened += len(short.insts) < len(space.referee.instructions[index])
+    assert shortened
+
+
 def test_a_foreign_trace_is_refused() -> None:
     space = _space("matmul", "llvm")
     other = _space("conv2d", "llvm")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from tensorese.space.locating import find_locators
 from tensorese.space.locations import LoopRule
 from tensorese.space.placements import find_placements
 from tensorese.space.probing import Probe
-from tensorese.space.replay import SCHEDULE_ERRORS, Referee, Replayed
+from tensorese.space.replay import SCHEDULE_ERRORS, Referee, Replayed, decisions_of
 from tensorese.space.slots import typed_slots
 from tensorese.space.tiles import Ints, SpaceError
 
@@ -63,17 +64,42 @@ class TaskSpace:
         return Program(workload=workload, sketch=self.sketches[sketch].sketch, decisions=decisions)
 
     def encode(self, trace: Trace) -> tuple[int, tuple[int, ...], dict[int, int]]:
-        """`(sketch, row, constants)` of a MetaSchedule trace; what the tail holds is dropped."""
+        """`(sketch, row, constants)` of a MetaSchedule trace; what the tail holds is dropped.
+
+        Stock search simplifies the traces that it takes from a database: a decision that nothing
+        depends on is gone then, and comes back as the sketch itself has it; constants are this
+        platform's.
+        """
         body, slots, decisions, _ = split_trace(trace)
         body, constants = take_constants(body)
         wanted = Sketch(dialect="metaschedule", body=body, slots=slots).id
         for index, space in enumerate(self.sketches):
             if space.sketch.id == wanted:
                 return index, decisions, constants
+        if wanted in self._simplified:
+            index, kept, row = self._simplified[wanted]
+            row = list(row)
+            for column, value in zip(kept, decisions, strict=True):
+                row[column] = value
+            return index, tuple(row), dict(self.sketches[index].constants)
         raise SpaceError(
             f"a trace must be of one of the task's {len(self.sketches)} sketches, but its sketch "
             f"is {wanted}; was it made for another module, target or TVM?"
         )
+
+    @cached_property
+    def _simplified(self) -> dict[str, tuple[int, list[int], list[int]]]:
+        """By the id a sketch has when simplified: its index, the columns left, and a row of it."""
+        found = {}
+        for index, trace in enumerate(self.referee.traces):
+            short = trace.simplified(remove_postproc=True)
+            body, slots, decisions, _ = split_trace(plain(short.as_json()))
+            wanted = Sketch(dialect="metaschedule", body=take_constants(body)[0], slots=slots).id
+            row = list(decisions_of(trace))
+            left = _columns_left(trace, short)
+            if len(left) == len(decisions):
+                found[wanted] = (index, left, row)
+        return found
 
     def decode(
         self, sketch: int, row: Ints | Sequence[int], constants: Constants | None = None
@@ -82,6 +108,21 @@ class TaskSpace:
         space = self.sketches[sketch]
         body = put_constants(space.sketch.body, space.constants if constants is None else constants)
         return join_trace(body, space.sketch.slots, tuple(int(v) for v in row))
+
+
+def _columns_left(trace: Any, short: Any) -> list[int]:
+    """The columns of a trace whose decisions are still in its simplified version."""
+    decided, left = trace.decisions, short.decisions
+    columns: list[int] = []
+    at = 0
+    for instruction in trace.insts:
+        if instruction in decided:
+            value = decided[instruction]
+            width = 1 if isinstance(value, int) or hasattr(value, "value") else len(value)
+            if instruction in left:
+                columns.extend(range(at, at + width))
+            at += width
+    return columns
 
 
 def task_space(module: Any, target: str, *, seed: int = 0) -> TaskSpace:
