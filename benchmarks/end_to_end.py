@@ -64,6 +64,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=ROOT / "runs" / "end_to_end")
     parser.add_argument("--rows", type=Path, default=RESULTS / "end_to_end.jsonl")
     parser.add_argument("--lanes", nargs="+", default=[], help="cores of each network: 0,1 2,3")
+    parser.add_argument("--cache", choices=("rotated", "hot"), default="rotated")
     parser.add_argument("--no-prepack", action="store_true", help="tune with weights as they came")
     parser.add_argument("--until", type=float, default=86400.0, help="seconds `time` may take")
     given = parser.parse_args()
@@ -74,6 +75,7 @@ def main() -> None:
             minutes=given.minutes,
             seed=given.seed,
             prepack=not given.no_prepack,
+            cache=given.cache,
         )
         for name in given.network
     ]

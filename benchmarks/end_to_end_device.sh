@@ -12,7 +12,8 @@ if ! has tvm; then . .carry/tvm/unpack.sh; fi
 if ! has onnxruntime || ! has onnx; then . .carry/ort/unpack.sh; fi
 export PYTHONPATH="$PWD/src:${PYTHONPATH:-}" PYTHONUNBUFFERED=1
 networks=${NETWORKS-resnet18 mobilenet_v2 bert_tiny light_resnet50 light_squeezenet}
-unpacked=${UNPACKED-resnet18 mobilenet_v2 light_resnet50} # tuned a second time, without prepacking
+unpacked=${UNPACKED-resnet18 light_resnet50} # tuned a second time, without prepacking
+hot=${HOT-resnet18}                          # and with weights in the near caches
 work=${WORK:-/tmp/end_to_end}
 mkdir -p "$work"
 B="python3 benchmarks/end_to_end.py"
@@ -56,6 +57,10 @@ for network in $networks; do
 done
 for network in $unpacked; do
   tune "${lane[$at]}" "$network-unpacked" "$network" --no-prepack &
+  at=$((at + 1))
+done
+for network in $hot; do
+  tune "${lane[$at]}" "$network-hot" "$network" --cache hot &
   at=$((at + 1))
 done
 wait

@@ -30,16 +30,23 @@ class Place:
     minutes: float
     seed: int = 0
     prepack: bool = True
+    cache: str = "rotated"
 
     @property
     def run(self) -> Path:
         ending = "" if self.prepack else "-unpacked"
+        ending += "" if self.cache == "rotated" else f"-{self.cache}"
         return self.work / f"{self.network}-{self.minutes:g}min-{self.seed}{ending}"
 
     @property
     def unpacked(self) -> Place:
         """The same network tuned with its weights left in their own order."""
         return replace(self, prepack=False)
+
+    @property
+    def hot(self) -> Place:
+        """The same network tuned with weights in the near caches: what that costs end to end."""
+        return replace(self, cache="hot")
 
     @property
     def is_built(self) -> bool:
@@ -59,12 +66,13 @@ class Place:
         command = [sys.executable, "-m", "tensorese", "tune", self.model]
         command += ["--minutes", f"{self.minutes:g}", "--seed", str(self.seed)]
         command += ["--out", str(self.run), *([] if self.prepack else ["--no-prepack"])]
+        command += ["--cache", self.cache]
         print("+", " ".join(command), flush=True)
         subprocess.run(command, check=True, env=environment())
 
     def build(self) -> None:
         """The same programs on weights as they came, the input, and whose kernel is whose."""
-        if not self.prepack:
+        if not self.prepack or self.cache != "rotated":
             return
         deploy: Any = importlib.import_module("tensorese.deploy.compile")
         folder: Any = importlib.import_module("tensorese.deploy.folder")

@@ -62,11 +62,12 @@ class Race:
         return self.arena
 
     def _libraries(self) -> dict[str, Path]:
-        """`unpacked`: the same programs; `tuned-unpacked`: those of a run without prepacking."""
+        """`unpacked`: the same programs; the others: of a run without prepacking, or timed hot."""
         found = {
             "tuned": self.place.run / "library.so",
             "unpacked": self.place.run / UNPACKED,
             "tuned-unpacked": self.place.unpacked.run / "library.so",
+            "tuned-hot": self.place.hot.run / "library.so",
         }
         return {name: path for name, path in found.items() if path.exists()}
 

@@ -58,7 +58,7 @@ def summarise(rows: Sequence[Row]) -> Row:
         found = [row["latency"] for row in rows if row["system"] == system]
         return statistics.median(found) if found else None
 
-    latency = {name: median(name) for name in (*OURS, *RIVALS)}
+    latency = {name: median(name) for name in (*OURS, "tuned-hot", *RIVALS)}
     best = min((found for name in RIVALS if (found := latency[name])), default=None)
     tuned = latency["tuned"]
     unpacked = min((s for name in OURS[1:] if (s := latency[name])), default=None)
@@ -124,6 +124,8 @@ def markdown(result: Row) -> str:
     lines[-1] += f"all, with and without packing: {'yes' if result['all_enough'] else 'no'}."
     for one in found:
         lines += ["", f"## {one['network']}: where its time goes", ""]
+        if one["latency"].get("tuned-hot"):
+            lines.append(f"- tuned with `--cache hot`: {_ms(one['latency']['tuned-hot'])} ms")
         lines += [_cost(kernel) for kernel in one["costliest"]]
         lines += [f"- against the tasks alone: {cause}" for cause in one["causes"][:SHOWN]]
         lines += [f"- {name}: {why}" for name, why in one["absent"].items()]

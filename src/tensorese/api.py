@@ -39,6 +39,7 @@ def tune(
     callbacks: Iterable[Callback] = (),
     seed: int = 0,
     prepack: bool = True,
+    cache: str = "rotated",
     compile: bool = True,
     started: float | None = None,
 ) -> Run:
@@ -47,7 +48,8 @@ def tune(
     `model` is what `tensorese tune` takes, or a `torch.export.ExportedProgram`. The same call
     again resumes; limits count over all sittings. Without limits it ends after ten minutes.
     Without `prepack` weights keep the order the network has them in, for kernels to be used where
-    weights come at run time.
+    weights come at run time. `cache="hot"` times programs with their weights in the near caches,
+    which no kernel finds in a network (CPUs).
     """
     begun = time.time() if started is None else started
     config = TuneConfig(
@@ -65,10 +67,11 @@ def tune(
     where = platform_of(parsed, platform)
     announcer = Announcer(callbacks)
     on_cpu = json.loads(parsed)["kind"] == "llvm"
+    farm_config = IN_NETWORK if on_cpu and cache == "rotated" else TUNING
     with (
         open_records([Path(path) for path in warm], where.name) as records,
         # It comes up while the model is read.
-        TuningFarm(parsed, IN_NETWORK if on_cpu else TUNING, platform=where) as farm,
+        TuningFarm(parsed, farm_config, platform=where) as farm,
     ):
         chosen, said = ranker_named(ranker, where) if isinstance(ranker, str) else (ranker, "")
         from tensorese.workloads import load_network, tasks_of

@@ -22,6 +22,13 @@ _PATH = click.Path(path_type=Path)
 @click.option("--platform", default="", help="Name of this hardware; derived if absent.")
 @click.option("--seed", default=0, show_default=True, help="Of the search.")
 @click.option("--no-prepack", is_flag=True, help="Leave weights in the network's own order.")
+@click.option(
+    "--cache",
+    type=click.Choice(["rotated", "hot"]),
+    default="rotated",
+    show_default=True,
+    help="Weights as a network finds them, or in the near caches (CPUs).",
+)
 @click.option("--no-compile", is_flag=True, help="Measure only; tensorese compile RUN later.")
 @click.option("--json", "as_json", is_flag=True, help="Events as JSON, one a line.")
 def tune(
@@ -37,6 +44,7 @@ def tune(
     platform: str,
     seed: int,
     no_prepack: bool,
+    cache: str,
     no_compile: bool,
     as_json: bool,
 ) -> int:
@@ -64,6 +72,7 @@ def tune(
             callbacks=[view],
             seed=seed,
             prepack=not no_prepack,
+            cache=cache,
             compile=not no_compile,
             started=process_start(),
         )

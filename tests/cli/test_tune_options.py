@@ -1,0 +1,51 @@
+"""What the options of `tune` and `compile` become."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tensorese import api, deploy
+from tensorese.cli.compile import compile_command
+from tensorese.cli.tune import tune
+from tensorese.search.tune_tasks import Run
+
+pytestmark = pytest.mark.null
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+
+    def remember(model: str, target: str, **options: Any) -> Run:
+        found.update(options, model=model, target=target)
+        return Run(path=Path("run"), state="finished", reason="", trials=0, seconds=0.0, winners={})
+
+    monkeypatch.setattr(api, "tune", remember)
+    return found
+
+
+def test_weights_are_packed_and_out_of_the_near_caches_unless_told(asked: dict[str, Any]) -> None:
+    assert CliRunner().invoke(tune, ["zoo:resnet18"], standalone_mode=False).exception is None
+    assert (asked["prepack"], asked["cache"]) == (True, "rotated")
+    told = ["zoo:resnet18", "--no-prepack", "--cache", "hot"]
+    assert CliRunner().invoke(tune, told, standalone_mode=False).exception is None
+    assert (asked["prepack"], asked["cache"]) == (False, "hot")
+
+
+@pytest.mark.parametrize(("options", "packed"), [([], True), (["--unpacked"], False)])
+def test_compile_packs_unless_told(
+    options: list[str], packed: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: list[bool] = []
+
+    def remember(_run: Path, *, prepack: bool, **_: Any) -> dict[str, Any]:
+        seen.append(prepack)
+        return {}
+
+    monkeypatch.setattr(deploy, "compile_run", remember, raising=False)
+    result = CliRunner().invoke(compile_command, [str(tmp_path), "--json", *options])
+    assert result.exit_code == 0 and seen == [packed]
