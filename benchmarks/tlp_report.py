@@ -146,6 +146,30 @@ def flat_table(rows: Rows, table: str) -> str:
     return "\n".join(lines)
 
 
+def few_labels_table(rows: Rows) -> str:
+    """A target with few labels of its own: top-1 / top-5, and the gain over training alone."""
+    lines = ["| target | labels | alone | with | top-1 / top-5 | top-1 gain over alone, paired |"]
+    lines.append("|---|---|---|---|---|---|")
+    for platform in PLATFORMS:
+        for labels in ("500", "2000", "8000", "all"):
+            found = [r for r in rows if r["table"] == f"mtl {labels}" and r["platform"] == platform]
+            alone = [r for r in found if r["system"] == "alone"]
+            if not alone:
+                continue
+            cell = f"{_mean(alone, 'top1'):.3f} / {_mean(alone, 'top5'):.3f}"
+            lines += [f"| {platform} | {labels} | {cell} | | | |"] if labels == "all" else []
+            for system in dict.fromkeys(r["system"] for r in found if r["system"] != "alone"):
+                mine = [r for r in found if r["system"] == system]
+                a, b = per_task(mine, "top1"), per_task(alone, "top1")
+                gap = bootstrap([a[t] - b[t] for t in a if t in b])
+                lines.append(
+                    f"| {platform} | {labels} | {cell} | {system} | {_mean(mine, 'top1'):.3f} / "
+                    f"{_mean(mine, 'top5'):.3f} | {gap.mean:+.3f} [{gap.low:+.3f}, "
+                    f"{gap.high:+.3f}] |"
+                )
+    return "\n".join(lines)
+
+
 def _mean(rows: Rows, figure: str) -> float:
     return float(np.mean(list(per_task(rows, figure).values())))
 
@@ -155,8 +179,10 @@ def report(rows: Rows) -> str:
     if any(r["table"] == "main" for r in rows):
         parts += ["## Unseen workloads, 5 folds", main_table(rows)]
         parts += ["## Paired with the trees", paired_table(rows)]
+    if any(r["table"].startswith("mtl ") for r in rows):
+        parts += ["## A target with few labels", few_labels_table(rows)]
     names = dict.fromkeys(r["table"] for r in rows)
     for name in names:
-        if name not in ("main", "trees", "smoke"):
+        if name not in ("main", "trees", "smoke") and not name.startswith("mtl "):
             parts += [f"## {name}", flat_table(rows, name)]
     return "\n\n".join(parts)

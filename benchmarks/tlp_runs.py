@@ -32,6 +32,7 @@ from tensorese.records.store import Store
 from tensorese.training.groups import GroupConfig, Groups
 from tensorese.training.many import ManyTrainer, keep_labels
 from tensorese.training.trainer import TrainConfig, Trainer
+from tlp_bank import packed, save_bank
 
 STORES = {"k80": "ansor", "v100": "ansor", "mi50": "ansor", "a100": "metaschedule"}
 PLATFORMS = tuple(STORES)
@@ -66,9 +67,13 @@ class Job:
     """Other doubts the same models are also judged with."""
     fine_tune: bool = False
     """First the helpers without the target, then the target alone from there."""
+    brief: bool = False
+    """Judged in a hurry: no thinned figures, pairs from fewer programs."""
+    bank: str = ""
+    """Not judged: every network's held-out scores are kept under this name (`tlp_bank`)."""
 
     def settings(self) -> dict[str, Any]:
-        skip = ("table", "system", "judged", "folds", "seeds", "doubts")
+        skip = ("table", "system", "judged", "folds", "seeds", "doubts", "brief", "bank")
         return {k: v for k, v in asdict(self).items() if k not in skip}
 
 
@@ -142,8 +147,9 @@ def thin_out(programs: ProgramSet, tasks: Sequence[int], share: float, seed: int
 # ---- one job
 
 
-def run_job(job: Job, data: Path, device: str) -> list[dict[str, Any]]:
+def run_job(job: Job, data: Path, device: str, out: Path) -> list[dict[str, Any]]:
     started = time.monotonic()
+    torch.set_float32_matmul_precision("high")
     programs = programs_of(data, job.platforms)
     spec = spec_of(programs, job)
     encoded = encoded_of(data, job.platforms, spec)
@@ -185,18 +191,24 @@ def run_job(job: Job, data: Path, device: str) -> list[dict[str, Any]]:
         "models": len(runs),
         "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
     }
-    judge_model = build(0)
+    asked = build(0)
     rows = []
+    banked: dict[str, Any] = {}
     for k, (fold, seed, held) in enumerate(tests):
         for platform in job.judged or job.platforms:
             index = judged_index(programs, platform, held)
-            said = score(k, index)
+            said = score(k, index)[:, programs.head(platform)]
+            if job.bank:
+                banked |= packed(f"{platform}/{fold}/{seed}", asked.each(said).numpy())
+                continue
             for doubt in (job.doubt, *job.doubts):
                 extra = "" if doubt == job.doubt else f", doubt {doubt:g}"
                 where = {"platform": platform, "fold": fold, "seed": seed}
-                scores = judge_model.score(said, doubt)[:, programs.head(platform)].numpy()
-                found = judge_scores(programs, platform, held, index, scores)
+                scores = asked.score(said, doubt).numpy()
+                found = judge_scores(programs, platform, held, index, scores, brief=job.brief)
                 rows.append({**common, "system": job.system + extra, **where, **found})
+    if job.bank:
+        save_bank(out, job.bank, {**common, "system": job.system}, banked)
     return rows
 
 
@@ -215,10 +227,18 @@ def judge_one(programs: ProgramSet, platform: str, held: list[int], score: Any) 
 
 
 def judge_scores(
-    programs: ProgramSet, platform: str, held: list[int], index: Any, scores: Any
+    programs: ProgramSet,
+    platform: str,
+    held: list[int],
+    index: Any,
+    scores: Any,
+    *,
+    brief: bool = False,
 ) -> dict[str, Any]:
     """Per task figures of one model on its held-out tasks, full and thinned."""
-    verdict = judge_programs(programs, platform, index, scores)
+    verdict = judge_programs(programs, platform, index, scores, pairs=300 if brief else 2000)
+    if brief:
+        return {"tasks": {r.task: _figures(r) for r in verdict.tasks}, "small": {}, "thin": {}}
     thin = np.isin(index, judged_index(programs, platform, held, thin=True))
     thinned = judge_programs(programs, platform, index[thin], scores[thin])
     return {

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import sys
 import time
 from pathlib import Path
@@ -35,7 +36,7 @@ from tensorese.models.trunk import TrunkConfig
 from tensorese.training.groups import GroupConfig
 from tensorese.training.trainer import TrainConfig, Trainer
 from tlp_runs import PLATFORMS, programs_of
-from tlp_stages import BASE, thaw
+from tlp_stages import BASE, FROZEN, thaw
 
 ANSOR = PLATFORMS[:3]
 
@@ -53,8 +54,8 @@ def _model(programs: Any, platforms: tuple[str, ...]) -> MTLTLP:
 
 def score(args: argparse.Namespace) -> None:
     """The largest sketch of V100's and A100's records, its decisions repeated to `--n`."""
-    for platform in ("v100", "a100"):
-        programs = programs_of(args.data, (platform,))
+    for name in ("v100", "a100"):
+        programs = programs_of(args.data, (name,))
         largest = max(range(len(programs.pairs)), key=lambda k: len(programs.pairs[k].bones.rows))
         pair = programs.pairs[largest]
         decisions = np.resize(
@@ -63,17 +64,17 @@ def score(args: argparse.Namespace) -> None:
         workload = programs.workloads[pair.workload]
         usable = bf16_is_faster(torch.device(args.device))
         for bf16 in (False, True) if usable else (False,):
-            ranker = TLPRanker(_model(programs, (platform,)), device=args.device, bf16=bf16)
+            ranker = TLPRanker(_model(programs, (name,)), device=args.device, bf16=bf16)
             rates = []
             for _ in range(args.repeat + 1):
                 start, burnt = time.perf_counter(), time.process_time()
-                ranker.score(workload, platform, pair.sketch, decisions)
+                ranker.score(workload, name, pair.sketch, decisions)
                 rates.append(args.n / (time.perf_counter() - start))
                 burnt = time.process_time() - burnt
             template = ranker._template(workload, pair.sketch)[0]
             _say(
                 what="score one sketch",
-                platform=platform,
+                platform=name,
                 rows=template.n_rows,
                 live=len(template.live),
                 bf16=bf16,
@@ -125,8 +126,24 @@ def train(args: argparse.Namespace) -> None:
     )
 
 
+def _cpu() -> str:
+    """The processor's name where the system tells it."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
 def _say(**facts: Any) -> None:
-    print(json.dumps(facts), flush=True)
+    on = facts.get("device", "cpu")
+    where = {
+        "machine": torch.cuda.get_device_name() if on == "cuda" else _cpu(),
+        "cores": os.cpu_count(),
+        "torch": torch.__version__,
+        "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "networks": [BASE.get("members", 1), BASE.get("physics_members", 0)],
+    }
+    print(json.dumps({**facts, **where}), flush=True)
 
 
 def main() -> None:
@@ -138,8 +155,12 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--per-batch", type=int, default=16)
+    parser.add_argument("--frozen", type=Path, default=FROZEN)
+    parser.add_argument("--networks", type=int, nargs=2, help="trunks and physical networks")
     args = parser.parse_args()
-    thaw()
+    thaw(args.frozen)
+    if args.networks:
+        BASE["members"], BASE["physics_members"] = args.networks
     {"score": score, "encode": encode, "train": train}[args.what](args)
 
 

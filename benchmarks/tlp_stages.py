@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,17 @@ BASE: dict[str, Any] = {
 }
 FROZEN = Path(__file__).resolve().parent / "tlp_frozen.json"
 MTL_EPOCHS = 6
+MTL_PHYSICS = 8
+MTL_PLATFORMS = list(ANSOR)
 
 
 def thaw(path: Path = FROZEN) -> None:
     """From here on `BASE` is the frozen configuration, if there is one."""
     if path.exists():
+        frozen = json.loads(path.read_text())
         BASE.clear()
-        BASE.update(json.loads(path.read_text())["settings"])
+        BASE.update(frozen["settings"])
+        MTL_PLATFORMS[:] = frozen.get("mtl_platforms", ANSOR)
 
 
 def _mtl() -> dict[str, Any]:
@@ -40,18 +43,23 @@ def _mtl() -> dict[str, Any]:
     return {**BASE, "train": {**BASE["train"], "epochs": MTL_EPOCHS}}
 
 
-def _with(**changes: dict[str, Any]) -> dict[str, Any]:
-    merged = {k: dict(v) if isinstance(v, dict) else v for k, v in BASE.items()}
+def merged(settings: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """A copy with the changes made, one level down where both sides are tables."""
+    out = {k: dict(v) if isinstance(v, dict) else v for k, v in settings.items()}
     for key, value in changes.items():
-        merged[key] = {**merged.get(key, {}), **value}
-    return merged
+        out[key] = {**out.get(key, {}), **value} if isinstance(value, dict) else value
+    return out
+
+
+def _with(**changes: dict[str, Any]) -> dict[str, Any]:
+    return merged(BASE, changes)
 
 
 EPOCHS = {"k80": 16, "v100": 10, "mi50": 16, "a100": 40}
 """About 950 steps each (A100: 720)."""
 
 
-def _for(platform: str, settings: dict[str, Any]) -> dict[str, Any]:
+def for_platform(platform: str, settings: dict[str, Any]) -> dict[str, Any]:
     scale = settings.get("scale", 1.0)
     epochs = round(EPOCHS[platform] * scale)
     kept = {k: v for k, v in settings.items() if k != "scale"}
@@ -68,7 +76,9 @@ def sweep() -> list[Job]:
             continue
         for platform in ("k80", "mi50", "a100", "v100"):
             where = {"platforms": (platform,), "seeds": (0, 1)}
-            jobs.append(Job(table="sweep", system=system, **where, **_for(platform, settings)))
+            jobs.append(
+                Job(table="sweep", system=system, **where, **for_platform(platform, settings))
+            )
     return jobs
 
 
@@ -122,7 +132,7 @@ def members() -> list[Job]:
             platforms=(platform,),
             seeds=(0,),
             doubts=(0.5, 1.0) if system != "1 of 128, wide" else (),
-            **_for(platform, settings),
+            **for_platform(platform, settings),
         )
         for system, settings in mixes().items()
         for platform in ("k80", "mi50", "a100", "v100")
@@ -130,23 +140,36 @@ def members() -> list[Job]:
 
 
 def final() -> list[Job]:
-    """The frozen configuration: 5 folds x 3 seeds, every platform; beside it the paper's preset."""
+    """The frozen recipe: 5 folds x 3 seeds (MTL: 2), every platform.
+
+    Trains and banks the held-out scores of every network; `tlp_bank.py` judges them.
+    """
     every = {"folds": (0, 1, 2, 3, 4), "seeds": (0, 1, 2)}
+    few = {"folds": (0, 1, 2, 3, 4), "seeds": (0, 1)}
+    mtl = {**_mtl(), "physics_members": MTL_PHYSICS}
+    mtl.pop("scale", None)
     jobs = [
-        Job(table="main", system="tlp", platforms=(platform,), **every, **_for(platform, BASE))
+        Job(
+            table="main",
+            system="tlp",
+            platforms=(platform,),
+            bank=f"tlp_{platform}",
+            **every,
+            **for_platform(platform, BASE),
+        )
         for platform in ("v100", "k80", "mi50", "a100")
     ]
-    few = {"folds": (0, 1, 2, 3, 4), "seeds": (0, 1)}
-    jobs.append(Job(table="main", system="mtl-tlp", platforms=ANSOR, **few, **_mtl()))
+    known = tuple(MTL_PLATFORMS)
+    jobs.append(Job(table="main", system="mtl-tlp", platforms=known, bank="mtl", **few, **mtl))
     return jobs
 
 
 def paper() -> list[Job]:
-    """The published preset; nothing it sees has changed since `results/first`."""
+    """The published preset; nothing it sees has changed since `results/first` (V100)."""
     one = {"folds": (0, 1, 2, 3, 4), "seeds": (0,)}
     return [
-        Job(table="main", system="paper", platforms=(platform,), **one, **PAPER)
-        for platform in ANSOR
+        Job(table="main", system="paper", platforms=(platform,), brief=True, **one, **PAPER)
+        for platform in ("k80", "mi50", "a100")
     ]
 
 
@@ -168,105 +191,6 @@ PAPER: dict[str, Any] = {
 }
 
 
-def ablation() -> list[Job]:
-    """V100, fold 0, 3 seeds: from the published preset to ours, then one change at a time."""
-    where = {"platforms": ("v100",), "folds": (0,), "seeds": (0, 1, 2)}
-    return [
-        Job(table="ablation", system=name, **where, **_for("v100", settings))
-        for name, settings in {**_from_paper(), **_singles()}.items()
-    ]
-
-
-def _from_paper() -> dict[str, dict[str, Any]]:
-    """Each line keeps the changes of those before it."""
-    grouped = {"groups": {"size": 64, "per_batch": 16}}
-    spec = {"implied": False, "context": False, "physics": False, "recorded": True}
-    trunk = {"width": 128, "noise": 0.0, "physics_noise": 0.0, "dropout": 0.0, "style": "all"}
-    plain = {**trunk, "mask": False, "positions": False}
-    old = {**PAPER["train"], "bf16": None}
-    rank = {"loss": "rank", "lr": 1e-3, "weight_decay": 1e-2, "regret_weight": 0.0}
-    both = {**rank, "loss": "both"}
-    ours = {**trunk, "dropout": 0.1}
-    live = {**ours, "style": "live"}
-    noisy = {**live, "noise": 0.3, "physics_noise": 0.1}
-    unread = {"physics": False, "recorded": True}
-
-    def line(trunk: dict[str, Any], spec: dict[str, Any], train: dict[str, Any]) -> dict[str, Any]:
-        return {"trunk": trunk, "spec": spec, "train": train, **grouped}
-
-    return {
-        "0 paper": PAPER,
-        "1 + batches by task": {**PAPER, **grouped},
-        "2 + log2 numbers, norm": line(plain, spec, old),
-        "3 + mask, positions": line(trunk, spec, old),
-        "4 + our recipe": line(ours, spec, rank),
-        "5 + implied extents": line(ours, {**unread, "context": False}, rank),
-        "6 + shapes of the task": line(ours, unread, rank),
-        "7 + squared error": line(ours, unread, both),
-        "8 + live rows": line(live, unread, both),
-        "9 + stale extents hidden": line(live, {"physics": False}, both),
-        "10 + physical features": line(live, {}, both),
-        "11 + noise on the numbers": line(noisy, {}, both),
-        "12 ours (frozen)": _with(),
-    }
-
-
-def _singles() -> dict[str, dict[str, Any]]:
-    return {
-        "loss: attention, rank": _with(train={"loss": "rank"}),
-        "loss: attention, mse": _with(train={"loss": "mse"}),
-        "no regret": _with(train={"regret_weight": 0.0}),
-        "whole primitives": _with(trunk={"style": "all", "whole": True}),
-        "data 10 %": {**_with(), "share": 0.1, "steps": 800},
-        "data 30 %": {**_with(), "share": 0.3, "steps": 800},
-        "width 32": _with(trunk={"width": 32}),
-        "width 128": _with(trunk={"width": 128}),
-        "heads 1": _with(trunk={"heads": 1}),
-        "heads 8": _with(trunk={"heads": 8}),
-        "layers 0": _with(trunk={"layers": 0}),
-        "layers 2": _with(trunk={"layers": 2}),
-        "blocks 0": _with(trunk={"blocks": 0}),
-        "blocks 4": _with(trunk={"blocks": 4}),
-        "crop: 8 numbers": _with(spec={"numbers": 8}),
-        "crop: 20 rows": _with(spec={"length": 20}),
-        "crop: 30 rows": _with(spec={"length": 30}),
-        "no failed class": _with(train={"failed_weight": 0.0}),
-        "no running mean": _with(train={"average": 0.0}),
-        "mixed groups": _with(groups={"by_task": False, "size": 1024, "per_batch": 1}),
-        "loss: lstm, rank": _with(
-            trunk={"style": "all", "backbone": "lstm"}, train={"loss": "rank"}
-        ),
-        "loss: lstm, mse": _with(trunk={"style": "all", "backbone": "lstm"}, train={"loss": "mse"}),
-    }
-
-
-def mtl() -> list[Job]:
-    """Few labels of the target: alone, with one other, with both, and fine-tuned from both."""
-    jobs = []
-    for labels in (2000, 500, 8000):
-        for system in ("alone", "+ both", "fine-tuned", "+ first", "+ second"):
-            jobs += [_few_labels(labels, system, target) for target in ANSOR]
-    return jobs
-
-
-def _few_labels(labels: int, system: str, target: str) -> Job:
-    others = tuple(p for p in ANSOR if p != target)
-    helpers = {"alone": (), "+ first": others[:1], "+ second": others[1:]}.get(system, others)
-    single = not helpers
-    return Job(
-        table=f"mtl {labels}",
-        system=f"+ {helpers[0]}" if len(helpers) == 1 else system,
-        platforms=(target, *helpers),
-        judged=(target,),
-        folds=(0, 1),
-        seeds=(0, 1, 2),
-        labels=labels,
-        fine_tune=system == "fine-tuned",
-        steps=800 if single else 0,
-        **(BASE if single else _mtl()),
-    )
-
-
 def smoke() -> list[Job]:
     """Seconds long: does every kind of run work here?"""
     quick = {"epochs": 1}
@@ -285,14 +209,3 @@ def smoke() -> list[Job]:
     jobs.append(Job(table="smoke", system="mtl", labels=500, **few, **live))
     jobs.append(Job(table="smoke", system="tuned", labels=500, fine_tune=True, **few, **live))
     return jobs
-
-
-STAGES: dict[str, Callable[[], list[Job]]] = {
-    "smoke": smoke,
-    "sweep": sweep,
-    "members": members,
-    "paper": paper,
-    "final": final,
-    "ablation": ablation,
-    "mtl": mtl,
-}

@@ -5,7 +5,8 @@
     python benchmarks/tlp_tables.py report --out DIR
 
 DIR of the data holds two imported stores: `ansor` (k80, v100, mi50) and `metaschedule` (a100).
-Choices are made in stage `sweep`, on folds 0-2 only; `final` runs the frozen configuration.
+Choices are made in the stages `sweep`, `members` and `sweep3`, on folds 0-2 only; `final` trains
+the frozen recipe and banks its scores, which `tlp_mix.py` judges.
 """
 
 from __future__ import annotations
@@ -16,14 +17,32 @@ import multiprocessing
 import sys
 import time
 import traceback
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
+from tlp_ablation import ablation, all_labels, mtl, mtl_more
 from tlp_runs import Job, read_rows, row_key, run_job
-from tlp_stages import FROZEN, STAGES, mixes, thaw
+from tlp_stages import FROZEN, final, members, mixes, paper, smoke, sweep, thaw
+from tlp_third import freeze3, sweep3
+
+STAGES: dict[str, Callable[[], list[Job]]] = {
+    "smoke": smoke,
+    "sweep": sweep,
+    "members": members,
+    "sweep3": sweep3,
+    "final": final,
+    "paper": paper,
+    "mtl": mtl,
+    "mtl-all": all_labels,
+    "mtl-more": mtl_more,
+    "ablation": ablation,
+}
+FROM_THE_START = ("sweep", "members")
 
 
 def _expected(job: Job) -> list[str]:
@@ -43,29 +62,46 @@ def _expected(job: Job) -> list[str]:
     return keys
 
 
-def _work(task: tuple[Job, Path, str, float]) -> tuple[Job, list[dict[str, Any]], str]:
-    job, data, device, deadline = task
+def _work(task: tuple[Job, Path, str, Path, float]) -> tuple[Job, list[dict[str, Any]], str]:
+    job, data, device, out, deadline = task
     if time.time() > deadline:
         return job, [], "no time left"
     try:
-        return job, run_job(job, data, device), ""
+        return job, run_job(job, data, device, out), ""
     except Exception:
         return job, [], traceback.format_exc()
+
+
+def tiny(job: Job) -> Job:
+    """The same kind of job on a fiftieth of the data: does it run at all?"""
+    return replace(
+        job,
+        train={**job.train, "epochs": 1},
+        folds=job.folds[:1],
+        seeds=job.seeds[:1],
+        share=0.02,
+        steps=0,
+        physics_members=min(job.physics_members, 1),
+        members=1,
+    )
 
 
 def run_stage(args: argparse.Namespace) -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     done = {row_key(row) for row in read_rows([args.out, *args.rows])}
-    jobs = [job for job in STAGES[args.stage]() if not set(_expected(job)) <= done]
+    wanted = [job for stage in args.stage for job in STAGES[stage]()]
+    jobs = [job for job in wanted if not set(_expected(job)) <= done]
     if args.only:
         jobs = [job for job in jobs if any(word in job.system for word in args.only.split(","))]
+    if args.tiny:
+        jobs = [tiny(job) for job in jobs]
     deadline = time.time() + args.seconds
-    path = args.out / f"tlp_rows_{args.stage}.jsonl"
-    print(f"{args.stage}: {len(jobs)} jobs to run, {args.workers} at a time", flush=True)
+    path = args.out / f"tlp_rows_{args.name or args.stage[0]}.jsonl"
+    print(f"{' '.join(args.stage)}: {len(jobs)} jobs to run, {args.workers} at a time", flush=True)
     context = multiprocessing.get_context("spawn")
     start = time.time()
     with context.Pool(args.workers) as pool, path.open("a") as file:
-        tasks = [(job, args.data, args.device, deadline) for job in jobs]
+        tasks = [(job, args.data, args.device, args.out, deadline) for job in jobs]
         for job, rows, error in pool.imap_unordered(_work, tasks):
             for row in rows:
                 file.write(json.dumps(row) + "\n")
@@ -76,6 +112,8 @@ def run_stage(args: argparse.Namespace) -> None:
 def _line(job: Job, rows: list[dict[str, Any]], error: str) -> str:
     if error:
         return f"{job.system} {job.platforms}: {error.strip().splitlines()[-1]}\n{error[-1500:]}"
+    if not rows:
+        return f"{job.table}|{job.system} {job.platforms}: banked"
     parts = []
     for platform in job.judged or job.platforms:
         for system in dict.fromkeys(row["system"] for row in rows):
@@ -121,25 +159,33 @@ def freeze(args: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     verbs = parser.add_subparsers(dest="verb", required=True)
-    for verb in ("run", "trees", "freeze", "report"):
+    for verb in ("run", "trees", "freeze", "freeze3", "report"):
         sub = verbs.add_parser(verb)
         sub.add_argument("--out", type=Path, required=True)
         sub.add_argument("--rows", type=Path, nargs="*", default=[], help="more folders of rows")
         sub.add_argument("--frozen", type=Path, default=FROZEN)
-        if verb in ("report", "freeze"):
+        if verb in ("report", "freeze", "freeze3"):
             continue
         sub.add_argument("--data", type=Path, required=True)
         sub.add_argument("--seconds", type=float, default=520.0)
         sub.add_argument("--only", default="")
         if verb == "run":
-            sub.add_argument("stage", choices=sorted(STAGES))
+            sub.add_argument("stage", choices=sorted(STAGES), nargs="+")
             sub.add_argument("--device", default="cuda")
             sub.add_argument("--workers", type=int, default=1)
+            sub.add_argument("--name", default="", help="of the file of rows")
+            sub.add_argument("--tiny", action="store_true", help="a dry run")
     args = parser.parse_args()
     if args.verb == "run":
-        if args.stage not in ("sweep", "members"):
+        if not set(args.stage) & set(FROM_THE_START):
             thaw(args.frozen)
         run_stage(args)
+    elif args.verb == "freeze3":
+        thaw()
+        found = freeze3(read_rows([args.out, *args.rows]), args.frozen)
+        for name, value in sorted(found["means"].items(), key=lambda item: -item[1]):
+            print(f"{value:.4f} {name}")
+        print(f"frozen: {found['chosen']}, mtl of {found['mtl_platforms']}")
     elif args.verb == "freeze":
         freeze(args)
     elif args.verb == "trees":

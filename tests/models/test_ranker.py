@@ -8,7 +8,7 @@ from tensorese.language import Encoder
 from tensorese.models.predict import as_batch, predict
 from tensorese.models.programs import ProgramSet, encode_programs
 from tensorese.models.ranker import TLPRanker, bf16_is_faster
-from tensorese.models.tlp import TLP, ModelError, TLPConfig
+from tensorese.models.tlp import TLP, ModelError, TLPConfig, lots
 from tensorese.models.trunk import TrunkConfig
 from tensorese.search.base import Ranker
 
@@ -72,3 +72,26 @@ def test_is_a_ranker_of_the_search(toy: ProgramSet) -> None:
     with torch.no_grad():
         next(model.parameters()).add_(1.0)
     assert TLPRanker(model).name != ranker.name
+
+
+def test_lots_are_drawn_by_the_program_alone(toy: ProgramSet) -> None:
+    values = torch.from_numpy(encode_programs(toy, Encoder(toy.spec())).values)
+    drawn = lots(values)
+    padded = torch.nn.functional.pad(values, (0, 7))
+    torch.testing.assert_close(lots(padded), drawn)
+    torch.testing.assert_close(lots(values[5:9]), drawn[5:9])
+    assert abs(float(drawn.mean()) - 0.577) < 0.3 and 0.9 < float(drawn.std()) < 1.7  # Gumbel
+    assert len(drawn.unique()) > 0.99 * len(values.unique(dim=0))
+
+
+def test_a_shaken_model_scores_alike_by_both_ways(toy: ProgramSet) -> None:
+    config = TLPConfig(trunk=TrunkConfig(width=32), spec=toy.spec(), jitter=0.5)
+    torch.manual_seed(0)
+    model, still = TLP(config, ("fast",)), _model(toy)
+    pair, workload = toy.pairs[0], toy.workloads[toy.pairs[0].workload]
+    asked = (workload, "fast", pair.sketch, toy.decisions[0])
+    got = TLPRanker(model, bf16=False).score(*asked)
+    batch = as_batch(encode_programs(toy, Encoder(config.spec)))
+    want = predict(model, batch, torch.from_numpy(toy.members[0]))[:, 0].numpy()
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+    assert np.abs(got - TLPRanker(still, bf16=False).score(*asked)).max() > 0.1

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -11,7 +12,7 @@ from tensorese.training.losses import failure_loss, lambda_rank, squared_error
 pytestmark = pytest.mark.null
 
 
-def _by_hand(scores: list[float], labels: list[float]) -> float:
+def _by_hand(scores: list[float], labels: list[float], top: int = 99) -> float:
     """The formula of the paper, pair by pair, natural logarithm."""
     order = sorted(range(len(scores)), key=lambda i: -scores[i])
     place = {item: k + 1 for k, item in enumerate(order)}
@@ -22,7 +23,8 @@ def _by_hand(scores: list[float], labels: list[float]) -> float:
         for j, y_j in enumerate(labels):
             if y_i <= y_j:
                 continue
-            discount = abs(1 / math.log2(1 + place[i]) - 1 / math.log2(1 + place[j]))
+            worth = [1 / math.log2(1 + place[k]) if place[k] <= top else 0.0 for k in (i, j)]
+            discount = abs(worth[0] - worth[1])
             gain = abs(2**y_i - 2**y_j) / ideal
             total += discount * gain * math.log(1 + math.exp(-(scores[i] - scores[j])))
     return total
@@ -73,3 +75,35 @@ def test_expected_regret_is_low_when_the_best_leads() -> None:
     bad = losses.expected_regret(torch.tensor([[-9.0, 0.0, 9.0, 99.0]]), labels, valid)
     assert float(good) < 0.01
     assert abs(float(bad) - 0.98) < 0.01  # the invalid program takes no part
+
+
+def test_dimensions_in_front_are_losses_of_their_own() -> None:
+    """Platforms and networks in one pass cost what they cost one by one."""
+    torch.manual_seed(0)
+    scores, labels = torch.randn(3, 2, 4, 8), torch.rand(3, 1, 4, 8)
+    valid = torch.rand(3, 1, 4, 8) > 0.3
+    valid[2] = False  # a platform without labels
+    for loss in (lambda_rank, squared_error, losses.expected_regret, failure_loss):
+        given = (valid & (labels > 0.5)) if loss is failure_loss else labels
+        each = [loss(scores[p, m], given[p, 0], valid[p, 0]) for p in range(3) for m in range(2)]
+        torch.testing.assert_close(loss(scores, given, valid), torch.stack(each).sum())
+
+
+def test_the_best_of_five_picks_by_hand() -> None:
+    scores, labels = torch.tensor([[0.2, -0.3, 0.5]]), torch.tensor([[0.4, 1.0, 0.7]])
+    odds = torch.softmax(2.0 * scores[0], dim=0).tolist()
+    draws = itertools.product(range(3), repeat=5)
+    want = sum(
+        math.prod(odds[k] for k in picks) * (1.0 - max(labels[0, k].item() for k in picks))
+        for picks in draws
+    )
+    got = losses.expected_regret(scores, labels, torch.ones(1, 3).bool(), picks=5)
+    assert float(got) == pytest.approx(want, rel=1e-4)
+
+
+def test_places_below_the_top_are_worth_nothing() -> None:
+    scores, labels = [0.3, -1.0, 2.0, 0.1], [0.5, 1.0, 0.2, 0.9]
+    given = (torch.tensor([scores]), torch.tensor([labels]), torch.ones(1, 4).bool())
+    for top in (1, 2, 3):
+        got = lambda_rank(*given, top=top)
+        assert float(got) == pytest.approx(_by_hand(scores, labels, top), rel=1e-5)

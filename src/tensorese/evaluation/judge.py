@@ -55,6 +55,8 @@ def judge_programs(
     platform: str,
     index: npt.NDArray[np.int64],
     scores: npt.ArrayLike,
+    *,
+    pairs: int = 2000,
 ) -> Verdict:
     """`scores[k]` belongs to program `index[k]`."""
     head = programs.head(platform)
@@ -65,6 +67,6 @@ def judge_programs(
     small: list[TaskResult] = []
     for k in np.unique(task):
         mine = task == k
-        result = judge(programs.tasks[k], given[mine], latency[mine])
+        result = judge(programs.tasks[k], given[mine], latency[mine], pairs=pairs)
         (large if result.n >= MIN_RECORDS else small).append(result)
     return Verdict(tasks=tuple(large), small=tuple(small))

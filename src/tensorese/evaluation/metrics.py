@@ -42,8 +42,10 @@ class TaskResult:
         return self.chosen[1] / self.best - 1.0
 
 
-def judge(task: str, scores: npt.ArrayLike, latency: npt.ArrayLike) -> TaskResult:
-    """Judges one task; both arrays hold its valid programs only."""
+def judge(
+    task: str, scores: npt.ArrayLike, latency: npt.ArrayLike, *, pairs: int = 2000
+) -> TaskResult:
+    """Judges one task; both arrays hold its valid programs only, `pairs` draws of them pair up."""
     y = np.asarray(latency, dtype=np.float64)
     s = np.asarray(scores, dtype=np.float64)
     if len(y) != len(s) or not len(y):
@@ -55,7 +57,7 @@ def judge(task: str, scores: npt.ArrayLike, latency: npt.ArrayLike) -> TaskResul
         n=len(y),
         best=float(y.min()),
         chosen={k: float(y[order[:k]].min()) for k in KS},
-        pairwise=pairwise_accuracy(s, y),
+        pairwise=pairwise_accuracy(s, y, pairs),
         steady=float((y.min() / y[order[:5]]).mean()),
         random={k: random_top_k(y, k) for k in KS},
     )

@@ -69,6 +69,7 @@ def save_model(
         "members": model.config.members,
         "physics_members": model.config.physics_members,
         "doubt": model.config.doubt,
+        "jitter": model.config.jitter,
         "features": features_hash(model.config.spec.machine),
         "vocabulary": {"version": vocabulary.version, "hash": vocabulary.hash},
         "weights_sha256": hashlib.sha256((path / WEIGHTS).read_bytes()).hexdigest(),
@@ -122,6 +123,7 @@ def model_shape(config: dict[str, Any]) -> TLPConfig:
         members=config["members"],
         physics_members=config["physics_members"],
         doubt=config["doubt"],
+        jitter=config.get("jitter", 0.0),
     )
 
 

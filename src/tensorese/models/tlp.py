@@ -30,6 +30,8 @@ class TLPConfig:
     """Networks beside them that see the physical features alone: they cost next to nothing."""
     doubt: float = 0.0
     """The score is the members' mean less so many times their disagreement."""
+    jitter: float = 0.0
+    """Scale of a lot that each program draws by its values: see `lots`."""
 
     @property
     def trunks(self) -> tuple[TrunkConfig, ...]:
@@ -88,6 +90,24 @@ class Member(nn.Module):
         return out.sum(1) if self.per_position else out
 
 
+def lots(values_NV: Tensor) -> Tensor:
+    """`[N]`: a standard Gumbel number of each program, drawn by a hash of its values.
+
+    The programs a model likes most are those it errs most about, and they come in families.
+    Scores that differ by less than the model's error are no order; a lot decides there, always
+    the same for the same program, so that the first five are not one guess five times.
+    """
+    steps = (values_NV.double() * 1024.0).round().long()
+    odd = (
+        torch.arange(steps.shape[1], device=steps.device) * 0x5851F42D4C957F2D + 0x14057B7EF767814F
+    )
+    mixed = (steps * odd).sum(-1)
+    for shift in (31, 29):
+        mixed = (mixed ^ (mixed >> shift)) * 0x2545F4914F6CDD1D
+    even = ((mixed >> 20) & ((1 << 40) - 1)).double() / (1 << 40)
+    return -torch.log(-torch.log(even.clamp(1e-12, 1.0 - 1e-12))).float()
+
+
 class TLP(nn.Module):
     """`forward` gives `[N, heads, 2 * members]`; a plain TLP has one head."""
 
@@ -106,13 +126,25 @@ class TLP(nn.Module):
     def forward(self, batch: ProgramBatch) -> Tensor:
         return torch.cat([member(batch) for member in self.members], dim=-1)
 
+    @staticmethod
+    def each(outputs: Tensor) -> Tensor:
+        """`[..., members]`: every network's own score."""
+        return outputs[..., 0::2] + F.logsigmoid(3.0 - outputs[..., 1::2])
+
     def score(self, outputs: Tensor, doubt: float | None = None) -> Tensor:
         """`[N, heads]`: the rank score, lowered where a failure is likely or members disagree."""
         doubt = self.config.doubt if doubt is None else doubt
-        each = outputs[..., 0::2] + F.logsigmoid(3.0 - outputs[..., 1::2])
+        each = self.each(outputs)
         if each.shape[-1] == 1:
             return each[..., 0]
         return each.mean(-1) - doubt * each.std(-1, correction=0)
+
+    def shaken(self, scores: Tensor, values_NV: Tensor) -> Tensor:
+        """Scores `[N]` or `[N, heads]` with the programs' lots added."""
+        if not self.config.jitter:
+            return scores
+        drawn = self.config.jitter * lots(values_NV).to(scores.device)
+        return scores + drawn.view(-1, *[1] * (scores.dim() - 1))
 
     def head_index(self, platform: str) -> int:
         if platform not in self.platforms:

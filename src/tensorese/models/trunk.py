@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from tensorese.language import MatrixSpec
 from tensorese.language.vocabulary import NAME_SLOTS, TYPE_SLOTS
-from tensorese.models.batch import ProgramBatch, all_numbers, live_numbers
+from tensorese.models.batch import ProgramBatch, SketchTensors, all_numbers, live_numbers
 
 WHOLE_TOKENS = 1 << 15
 
@@ -45,6 +45,8 @@ class TrunkConfig:
     mask: bool = True
     """Padding takes no part; without it (as published) it attends and is summed."""
     positions: bool = True
+    knots: int = 0
+    """Soft steps per physical feature: thresholds that need not be made of straight lines."""
     whole: bool = False
     """One token per primitive, hashed whole, instead of type, names and numbers (ablation)."""
     scale: float = 0.25
@@ -67,6 +69,11 @@ def spread(per_sketch: Tensor, sketch_N: Tensor, training: bool) -> Tensor:
         chosen = flat[sketch_N]
     out: Tensor = chosen.view(-1, *per_sketch.shape[1:])
     return out
+
+
+def _hot(ids: Tensor, table: nn.Embedding) -> Tensor:
+    known = torch.arange(table.num_embeddings, device=ids.device)
+    return (ids[..., None] == known).to(table.weight.dtype)
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, allowed_NK: Tensor | None) -> Tensor:
@@ -97,13 +104,19 @@ class RowEncoder(nn.Module):
             if table is not None:
                 nn.init.normal_(table.weight, std=0.5)
 
-    def constant(self, types: Tensor, names: Tensor, rows: Tensor) -> Tensor:
-        """The part of a row that only its sketch decides."""
-        embedded: Tensor = self.types(types)
-        if names.shape[-1]:
-            embedded = embedded + (self.names(names) * (names > 0)[..., None]).sum(-2)
+    def constant(self, types_SL: Tensor, names_SLK: Tensor) -> Tensor:
+        """`[S, L, D]`: the part of a row that only its sketch decides."""
+        embedded: Tensor
+        if self.training:  # as products, whose gradients need no sorting
+            named = (_hot(names_SLK, self.names) * (names_SLK > 0)[..., None]).sum(-2)
+            with torch.autocast(types_SL.device.type, enabled=False):
+                embedded = _hot(types_SL, self.types) @ self.types.weight
+                embedded = embedded + named @ self.names.weight
+        else:
+            embedded = self.types(types_SL)
+            embedded = embedded + (self.names(names_SLK) * (names_SLK > 0)[..., None]).sum(-2)
         if self.positions is not None:
-            embedded = embedded + self.positions(rows)
+            embedded = embedded + self.positions.weight[: types_SL.shape[1]]
         return embedded
 
     def forward(self, constant: Tensor, numbers: Tensor) -> Tensor:
@@ -127,7 +140,7 @@ class RowEncoder(nn.Module):
 
 
 class Attention(nn.Module):
-    """Pre-norm attention block; `context` adds keys that are read but not rewritten."""
+    """Pre-norm attention block; `told` adds keys and values that are read but not rewritten."""
 
     def __init__(self, config: TrunkConfig) -> None:
         super().__init__()
@@ -147,18 +160,21 @@ class Attention(nn.Module):
     def _split(self, x: Tensor) -> Tensor:
         return x.reshape(*x.shape[:-1], self.heads, x.shape[-1] // self.heads).transpose(1, 2)
 
-    def attend(self, asking: Tensor, answering: Tensor, allowed: Tensor | None) -> Tensor:
-        key, value = self.key_value(answering).chunk(2, dim=-1)
-        mixed = attention(
-            self._split(self.query(asking)), self._split(key), self._split(value), allowed
-        )
+    def attend(self, query: Tensor, key_value: Tensor, allowed: Tensor | None) -> Tensor:
+        key, value = key_value.chunk(2, dim=-1)
+        mixed = attention(self._split(query), self._split(key), self._split(value), allowed)
         merged: Tensor = self.merge(mixed.transpose(1, 2).flatten(2))
         return merged
 
-    def forward(self, x: Tensor, context: Tensor | None, allowed: Tensor | None) -> Tensor:
-        normed = self.norm(x)
-        answering = normed if context is None else torch.cat([normed, context], dim=1)
-        x = x + self.drop(self.attend(normed, answering, allowed))
+    def forward(self, x: Tensor, told: Tensor | None, allowed: Tensor | None) -> Tensor:
+        # Query, key and value in one product.
+        weight = torch.cat([self.query.weight, self.key_value.weight])
+        bias = torch.cat([self.query.bias, self.key_value.bias])
+        fused, width = F.linear(self.norm(x), weight, bias), x.shape[-1]
+        query, key_value = fused[..., :width], fused[..., width:]
+        if told is not None:
+            key_value = torch.cat([key_value, told], dim=1)
+        x = x + self.drop(self.attend(query, key_value, allowed))
         return self.fed(x)
 
     def fed(self, x: Tensor) -> Tensor:
@@ -190,8 +206,12 @@ class PhysicsEncoder(nn.Module):
         self.count = spec.n_physics
         width = config.width
         self.scale, self.noise = config.scale, config.physics_noise
+        self.knots: nn.Parameter | None = None
+        if config.knots:
+            self.knots = nn.Parameter(torch.rand(self.count, config.knots) * 14.0)
+        wide = self.count * (1 + config.knots)
         self.net = nn.Sequential(
-            *(nn.Linear(self.count, 2 * width), nn.GELU(), nn.Dropout(config.dropout)),
+            *(nn.Linear(wide, 2 * width), nn.GELU(), nn.Dropout(config.dropout)),
             nn.Linear(2 * width, width),
         )
 
@@ -199,7 +219,11 @@ class PhysicsEncoder(nn.Module):
         features = values_NV[:, : self.count]
         if self.noise and self.training:
             features = features + self.noise * torch.randn_like(features) * (features != 0)
-        out: Tensor = self.net(features * self.scale)
+        inputs = features * self.scale
+        if self.knots is not None:
+            steps = torch.tanh(features[..., None] - self.knots)
+            inputs = torch.cat([inputs, steps.flatten(1)], dim=-1)
+        out: Tensor = self.net(inputs)
         return out
 
 
@@ -231,43 +255,53 @@ class LiveTrunk(nn.Module):
         self.pooled = nn.Linear(parts * config.width, config.width)
         self.residuals = Residuals(config.width, config.blocks, config.dropout)
 
-    def context(self, batch: ProgramBatch) -> Tensor:
+    def context(self, constant_SLD: Tensor, s: SketchTensors) -> Tensor:
         """`[S, tokens, D]`: the fixed rows of each sketch, asked by learnt queries."""
-        s = batch.sketches
-        positions = torch.arange(s.types_SL.shape[1], device=s.types_SL.device)
-        constant = self.rows.constant(s.types_SL, s.names_SLK, positions)
-        rows = self.summary.norm(self.rows(constant, s.numbers_SLW))
+        rows = self.summary.norm(self.rows(constant_SLD, s.numbers_SLW))
         asking = self.asked.expand(len(s), -1, -1)
         # A sketch may have no fixed row: let it see its (open) rows rather than nothing.
         allowed = s.fixed_SL | ~s.fixed_SL.any(1, keepdim=True)
-        answer = asking + self.summary.attend(asking, rows, allowed)
+        query, key_value = self.summary.query(asking), self.summary.key_value(rows)
+        answer = asking + self.summary.attend(query, key_value, allowed)
         out: Tensor = self.norm_context(self.summary.fed(answer))
         return out
 
     def forward(self, batch: ProgramBatch) -> Tensor:
-        s = batch.sketches
-        constant_SRD = self.rows.constant(
-            s.types_SL.gather(1, s.live_SR),
-            s.names_SLK.gather(1, s.live_SR[:, :, None].expand(-1, -1, s.names_SLK.shape[2])),
-            s.live_SR,
-        )
-        real = s.has_live_SR[batch.sketch_N]
-        context = self.context(batch)
-        first = self.rows(spread(constant_SRD, batch.sketch_N, self.training), live_numbers(batch))
+        s, training = batch.sketches, self.training
+        constant_SLD = self.rows.constant(s.types_SL, s.names_SLK)
+        context = self.context(constant_SLD, s)
+        live = s.live_SR[..., None].expand(-1, -1, constant_SLD.shape[-1])
+        constant_SRD = constant_SLD.gather(1, live)
+        first = self.rows(spread(constant_SRD, batch.sketch_N, training), live_numbers(batch))
         beside: list[Tensor] = []
         if self.physics is not None:
             beside = [self.physics(batch.values_NV)]
             first = torch.cat([first, beside[0][:, None]], dim=1)
-            real = F.pad(real, (0, 1), value=True)
-        allowed = F.pad(real, (0, context.shape[1]), value=True)
-        context_N = spread(context, batch.sketch_N, self.training)
+        real, allowed = self._masks(batch, context.shape[1])
         x = first
         for layer in self.layers:
-            x = layer(x, context_N, allowed)
-        kept = real[..., None].to(x.dtype) / 4
-        sums = torch.cat([(first * kept).sum(1), (x * kept).sum(1), *beside], dim=-1)
-        pooled: Tensor = self.residuals(self.pooled(sums) + context_N.mean(1))
+            assert isinstance(layer, Attention)
+            told = spread(layer.key_value(context), batch.sketch_N, training)
+            x = layer(x, told, allowed)
+        sums = torch.cat([_summed(first, real), _summed(x, real), *beside], dim=-1)
+        around = spread(context.mean(1), batch.sketch_N, training)
+        pooled: Tensor = self.residuals(self.pooled(sums) + around)
         return pooled
+
+    def _masks(self, batch: ProgramBatch, tokens: int) -> tuple[Tensor | None, Tensor | None]:
+        """Rows that are no padding, and what they may look at; None: all."""
+        has_live = batch.sketches.has_live_SR
+        if len(has_live) == 1 and not self.training and bool(has_live.all()):
+            return None, None
+        real = has_live[batch.sketch_N]
+        if self.physics is not None:
+            real = F.pad(real, (0, 1), value=True)
+        return real, F.pad(real, (0, tokens), value=True)
+
+
+def _summed(x: Tensor, real: Tensor | None) -> Tensor:
+    """Rows added up, on a scale of about one."""
+    return x.sum(1) / 4 if real is None else (x * (real[..., None].to(x.dtype) / 4)).sum(1)
 
 
 class AllTrunk(nn.Module):
@@ -288,8 +322,7 @@ class AllTrunk(nn.Module):
 
     def forward(self, batch: ProgramBatch) -> Tensor:
         s = batch.sketches
-        positions = torch.arange(s.types_SL.shape[1], device=s.types_SL.device)
-        constant = self.rows.constant(s.types_SL, s.names_SLK, positions)
+        constant = self.rows.constant(s.types_SL, s.names_SLK)
         x = self.rows(spread(constant, batch.sketch_N, self.training), all_numbers(batch))
         real = s.real_SL[batch.sketch_N]
         if self.lstm is not None:

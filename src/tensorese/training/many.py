@@ -163,8 +163,9 @@ class ManyTrainer:
 
     def predict(self, model: int, index: Tensor) -> Tensor:
         """Scores `[len(index), platforms]` of one model."""
-        scores: Tensor = self.skeleton.score(self.outputs(model, index))
-        return scores
+        scores = self.skeleton.score(self.outputs(model, index))
+        shaken: Tensor = self.skeleton.shaken(scores, self.batch.values_NV[index.to(self.device)])
+        return shaken
 
     def outputs(self, model: int, index: Tensor, chunk: int = 16384) -> Tensor:
         """What the networks of one model say, `[len(index), platforms, 2 * members]`."""

@@ -31,6 +31,7 @@ SPLITS = ("by-workload", "by-operator", "by-network")
 MEMBERS = 2
 PHYSICS_MEMBERS = 4
 DOUBT = 0.0
+JITTER = 0.0
 VALIDATION_SHARE = 8
 """One in this many training workloads validates."""
 
@@ -50,6 +51,7 @@ class Recipe:
     members: int = MEMBERS
     physics_members: int = PHYSICS_MEMBERS
     doubt: float = DOUBT
+    jitter: float = JITTER
     trunk: TrunkConfig = dataclasses.field(default_factory=TrunkConfig)
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
 
@@ -57,7 +59,7 @@ class Recipe:
 def apply_settings(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
     """`--set key=value`, the key being a field of the trunk, the training or its groups."""
     for key, text in settings.items():
-        if key in ("members", "physics_members", "doubt"):
+        if key in ("members", "physics_members", "doubt", "jitter"):
             recipe = _set(recipe, key, text)
         elif key in _names(TrunkConfig):
             recipe = replace(recipe, trunk=_set(recipe.trunk, key, text))
@@ -68,7 +70,7 @@ def apply_settings(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
             recipe = replace(recipe, train=_set(recipe.train, key, text))
         else:
             known = sorted({*_names(TrunkConfig), *_names(GroupConfig), *_names(TrainConfig)})
-            known = ["doubt", "members", "physics_members", *known]
+            known = ["doubt", "jitter", "members", "physics_members", *known]
             raise DataError(
                 f"--set takes a known setting, but got {key!r}{did_you_mean(key, known)}; "
                 f"known: {', '.join(k for k in known if k != 'groups')}"
@@ -203,6 +205,7 @@ def build_model(recipe: Recipe, programs: ProgramSet) -> TLP:
             members=recipe.members,
             physics_members=recipe.physics_members,
             doubt=recipe.doubt,
+            jitter=recipe.jitter,
         )
     return KINDS[recipe.kind](config, platforms)
 

@@ -37,6 +37,12 @@ class TrainConfig:
     """Weight of the squared error beside the ranking loss."""
     regret_weight: float = 10.0
     """Weight of the expected regret of a pick by softmax."""
+    regret5_weight: float = 0.0
+    """The same of the best of five picks: it pays to hedge."""
+    rank_top: int = 0
+    """Places that count in the ranking loss; 0: all."""
+    label_power: float = 1.0
+    """Labels are (task minimum / latency) to this power: above 1 only the near-best matter."""
     failed_weight: float = 0.1
     """Weight of the class "fails"; 0 trains on valid programs only."""
     lr: float = 1e-3
@@ -84,23 +90,27 @@ def make_labels(programs: ProgramSet, tasks: Sequence[int]) -> Labels:
 
 def total_loss(outputs: Tensor, labels: Labels, present_GN: Tensor, config: TrainConfig) -> Tensor:
     """Sum over platforms and members of `[G, N, P, 2 * members]`; no labels, nothing added."""
+    scores, logits = (outputs[..., k::2].permute(2, 3, 0, 1) for k in (0, 1))  # [P, M, G, N]
+    label, valid, failed = (
+        x.permute(2, 0, 1)[:, None] for x in (labels.label, labels.valid, labels.failed)
+    )
+    valid, failed = valid & present_GN, failed & present_GN
+    if config.label_power != 1.0:
+        label = label**config.label_power
     total = outputs.sum() * 0.0
-    for head in range(outputs.shape[2]):
-        valid = labels.valid[:, :, head] & present_GN
-        failed = labels.failed[:, :, head] & present_GN
-        label = labels.label[:, :, head]
-        for member in range(0, outputs.shape[3], 2):
-            score, logit = outputs[:, :, head, member], outputs[:, :, head, member + 1]
-            if config.loss in ("rank", "both"):
-                total = total + losses.lambda_rank(score, label, valid)
-            if config.loss in ("mse", "both"):
-                total = total + config.mse_weight * losses.squared_error(score, label, valid)
-            if config.regret_weight:
-                regret = losses.expected_regret(score, label, valid)
-                total = total + config.regret_weight * regret
-            if config.failed_weight:
-                fails = losses.failure_loss(logit, failed, valid | failed)
-                total = total + config.failed_weight * fails
+    if config.loss in ("rank", "both"):
+        total = total + losses.lambda_rank(scores, label, valid, config.rank_top)
+    if config.loss in ("mse", "both"):
+        total = total + config.mse_weight * losses.squared_error(scores, label, valid)
+    if config.regret_weight:
+        regret = losses.expected_regret(scores, label, valid)
+        total = total + config.regret_weight * regret
+    if config.regret5_weight:
+        regret = losses.expected_regret(scores, label, valid, picks=5)
+        total = total + config.regret5_weight * regret
+    if config.failed_weight:
+        fails = losses.failure_loss(logits, failed, valid | failed)
+        total = total + config.failed_weight * fails
     return total
 
 
