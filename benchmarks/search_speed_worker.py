@@ -7,17 +7,21 @@ import json
 import resource
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from space_audit import TARGETS, operators
 from tensorese.identity import plain, workload_of
-from tensorese.records.nouns import Measurement, Program, Status
+from tensorese.models.disk import read_config
+from tensorese.models.small import is_small
+from tensorese.records.nouns import Measurement, Platform, Program, Status
 from tensorese.search.base import Proposal, Ranker, TaskState
 from tensorese.search.evolution import Evolution, EvolutionConfig
 from tensorese.search.online import OnlineRanker
 from tensorese.search.random_search import RandomSearch
+from tensorese.search.rankers import ranker_named
 from tensorese.space.materialise import materialise
 from tensorese.space.space import TaskSpace, task_space
 from tensorese.space.tiles import factorisations
@@ -67,15 +71,27 @@ def measurements(state: TaskState, proposals: list[Proposal]) -> list[Measuremen
     ]
 
 
-def make_ranker(name: str, platform: str) -> tuple[Ranker, str]:
-    """The ranker and the platform it is asked for."""
+def make_ranker(name: str, platform: Platform) -> tuple[Ranker, str]:
+    """The ranker, and the name of the platform it is asked for. `model:auto` is what a user gets,
+    `model:FOLDER` one trained model, small or TLP."""
     if name == "online":
-        return OnlineRanker(), platform
+        return OnlineRanker(), platform.name
+    spec = name.removeprefix("model:")
+    if spec == "auto" or is_small(read_config(Path(spec))):
+        ranker, told = ranker_named(spec, platform)
+        if not told.startswith("starting"):
+            raise SystemExit(f"no trained model for {platform.name}: {told}")
+        return ranker, platform.name
     from tensorese.models.folder import load_model
     from tensorese.models.ranker import TLPRanker
 
-    model = load_model(name.removeprefix("model:")).model
-    return TLPRanker(model), platform if platform in model.platforms else model.platforms[0]
+    model = load_model(Path(spec)).model
+    known = platform.name in model.platforms
+    return TLPRanker(model), platform.name if known else model.platforms[0]
+
+
+def platform_asked(job: dict[str, Any]) -> Platform:
+    return platform_of(TARGETS[job["kind"]], job["head"])
 
 
 def warm_up(kind: str) -> tuple[Any, Any]:
@@ -111,8 +127,7 @@ def known_state(job: dict[str, Any], space: TaskSpace, module: Any, head: str) -
 
 
 def ours(job: dict[str, Any], module: Any, small: Any) -> dict[str, Any]:
-    head = job["head"] or platform_of(TARGETS[job["kind"]]).name
-    ranker, head = make_ranker(job["ranker"], head)
+    ranker, head = make_ranker(job["ranker"], platform_asked(job))
     propose_once(ranker, small, job["kind"], head)
     # What was measured before: another space of the same task, so that the timed one is fresh.
     before = known_state(job, task_space(module, TARGETS[job["kind"]]), module, head)
@@ -197,10 +212,10 @@ def stock_context(tvm: Any, module: Any, kind: str, cores: int, **more: Any) -> 
 def stock(job: dict[str, Any], module: Any, tvm: Any) -> dict[str, Any]:
     """Stock's search, with XGB or (side `shared`) with our ranker for a cost model."""
     ms = tvm.s_tir.meta_schedule
-    head = job["head"] or platform_of(TARGETS[job["kind"]]).name
+    head = platform_asked(job).name
     ranker: Ranker | None = None
     if job["side"] == "shared":
-        ranker, head = make_ranker(job["ranker"], head)
+        ranker, head = make_ranker(job["ranker"], platform_asked(job))
     state = known_state(job, task_space(module, TARGETS[job["kind"]]), module, head)
     database, candidates, results = recorded(ms, tvm, module, state, job["kind"])
     teacher = stock_context(tvm, module, job["kind"], job["cores"])
