@@ -13,6 +13,7 @@ from tlp_runs import PLATFORMS, Job
 from tlp_stages import BASE, PAPER, for_platform, merged
 
 ANSOR = PLATFORMS[:3]
+JITTER = 0.8
 SCALE = 0.6
 """Six epochs of V100's records, about 600 steps."""
 NARROW = {"size": 64, "per_batch": 16}
@@ -21,7 +22,7 @@ RANK: dict[str, Any] = {"loss": "rank", "lr": 1e-3, "weight_decay": 1e-2, "regre
 
 
 def ablation() -> list[Job]:
-    where = {"platforms": ("v100",), "folds": (0,), "seeds": (0, 1, 2)}
+    where = {"platforms": ("v100",), "folds": (0,), "seeds": (0, 1, 2), "jitters": (JITTER,)}
     # The LSTMs train one by one and leave the device half idle: first, beside everything.
     lines = {**lstm(), **chain(), **singles()}
     return [
@@ -165,6 +166,7 @@ def few_labels(labels: int, system: str, target: str) -> Job:
         fine_tune=system == "fine-tuned",
         steps=800,
         brief=True,
+        jitters=(JITTER,),
         **settings,
     )
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensorese.evaluation.judge import judge_programs, judged_index
+from tensorese.evaluation.judge import MIN_RECORDS, judge_programs, judged_index
 from tensorese.evaluation.metrics import TaskResult
 from tensorese.evaluation.splits import by_workload, check_disjoint
 from tensorese.language import Encoder, MatrixSpec, paper_spec
@@ -36,6 +36,7 @@ from tlp_bank import packed, save_bank
 
 STORES = {"k80": "ansor", "v100": "ansor", "mi50": "ansor", "a100": "metaschedule"}
 PLATFORMS = tuple(STORES)
+DRAWS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +66,8 @@ class Job:
     doubt: float = 0.0
     doubts: tuple[float, ...] = ()
     """Other doubts the same models are also judged with."""
+    jitters: tuple[float, ...] = ()
+    """Scales of lots (`models.tlp.lots`) that they are also judged with, over many draws."""
     fine_tune: bool = False
     """First the helpers without the target, then the target alone from there."""
     brief: bool = False
@@ -73,7 +76,7 @@ class Job:
     """Not judged: every network's held-out scores are kept under this name (`tlp_bank`)."""
 
     def settings(self) -> dict[str, Any]:
-        skip = ("table", "system", "judged", "folds", "seeds", "doubts", "brief", "bank")
+        skip = ("table", "system", "judged", "folds", "seeds", "doubts", "jitters", "brief", "bank")
         return {k: v for k, v in asdict(self).items() if k not in skip}
 
 
@@ -207,6 +210,11 @@ def run_job(job: Job, data: Path, device: str, out: Path) -> list[dict[str, Any]
                 scores = asked.score(said, doubt).numpy()
                 found = judge_scores(programs, platform, held, index, scores, brief=job.brief)
                 rows.append({**common, "system": job.system + extra, **where, **found})
+            for jitter in job.jitters:
+                figures = shaken_figures(programs, platform, index, asked.score(said), jitter)
+                found = {"tasks": figures, "small": {}, "thin": {}}
+                system = f"{job.system}, jitter {jitter:g}"
+                rows.append({**common, "system": system, **where, **found})
     if job.bank:
         save_bank(out, job.bank, {**common, "system": job.system}, banked)
     return rows
@@ -246,6 +254,31 @@ def judge_scores(
         "small": {r.task: _figures(r) for r in verdict.small},
         "thin": {r.task: _figures(r) for r in thinned.tasks},
     }
+
+
+def shaken_figures(
+    programs: ProgramSet, platform: str, index: Any, scores: Any, jitter: float
+) -> dict[str, list[float]]:
+    """As `_figures` of scores with Gumbel numbers added, ratios averaged over draws.
+
+    Not judged: pairs and random order, which the plain rows have.
+    """
+    given = np.asarray(scores, dtype=np.float64)
+    latency = programs.latency[index, programs.head(platform)]
+    task = programs.task[index]
+    rng = np.random.default_rng(0)
+    out = {}
+    for k in np.unique(task):
+        y = latency[task == k]
+        if len(y) < MIN_RECORDS:
+            continue
+        ratio = y.min() / y
+        drawn = given[task == k] + jitter * rng.gumbel(size=(DRAWS, len(y)))
+        first = ratio[np.argsort(-drawn, axis=1)[:, :10]]
+        tops = [y.min() / first[:, :count].max(1).mean() for count in (1, 5, 10)]
+        figures = [len(y), y.min(), *tops, 0.0, 0.0, 0.0, first[:, :5].mean()]
+        out[programs.tasks[k]] = [float(f"{x:.6g}") for x in figures]
+    return out
 
 
 def _figures(result: TaskResult) -> list[float]:
