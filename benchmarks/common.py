@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -21,9 +22,11 @@ def provenance() -> dict[str, Any]:
         if line.startswith("model name"):
             cpu = line.partition(":")[2].strip()
             break
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    commit = ""
+    with contextlib.suppress(OSError):  # a lent machine may have no git, and no history
+        asked = ["git", "rev-parse", "HEAD"]
+        found = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
+        commit = found.stdout.strip()
     versions = {"python": platform.python_version()}
     for package in ("apache-tvm", "apache-tvm-ffi", "numpy", "pyarrow", "torch"):
         try:
@@ -33,7 +36,7 @@ def provenance() -> dict[str, Any]:
     return {
         "machine": {"cpu": cpu, "cores": len(os.sched_getaffinity(0))},
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": commit.stdout.strip(),
+        "commit": commit,
         "versions": versions,
     }
 

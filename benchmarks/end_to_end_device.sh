@@ -47,7 +47,7 @@ fi
 tune() { # LANE NAME NETWORK OPTIONS...: a lane that hangs must not take the others with it
   local cores=$1 name=$2 network=$3
   shift 3
-  timeout -k 5 $((${minutes%.*} * 60 + ${SLACK:-115})) taskset -c "$cores" \
+  timeout -k 5 $((${minutes%.*} * 60 + ${SLACK:-150})) taskset -c "$cores" \
     $B tune --network "$network" --minutes "$minutes" --work "$work" "$@" >"$work/$name.log" 2>&1
 }
 at=0

@@ -41,14 +41,16 @@ def small_network(path: Path) -> Path:
     return export(Small(), (torch.randn(1, 3, 16, 16),), path)
 
 
-def make_run(folder: Path, model: Path, *, only: str = "", programs: int = 1) -> Path:
+def make_run(
+    folder: Path, model: Path, *, only: str = "", programs: int = 1, prepack: bool = True
+) -> Path:
     """`run.json` and `best.json` by the contract; `only` limits tuning to one operator."""
     from tensorese.measure import from_schedule
     from tensorese.space.sampling import random_schedules
     from tensorese.workloads import load_network, tasks_of
 
     target = parse_target("host")
-    tasks = tasks_of(load_network(str(model)), target)
+    tasks = tasks_of(load_network(str(model)), target, prepack=prepack)
     best: dict[str, Any] = {}
     for task in tasks:
         if only and task.operator != only:
@@ -87,7 +89,7 @@ def make_run(folder: Path, model: Path, *, only: str = "", programs: int = 1) ->
         "network": model.stem,
         "target": target,
         "platform": platform_of(target).name,
-        "config": {},
+        "config": {"prepack": prepack},
         "environment": {},
         "fingerprint": "",
         "tasks": rows,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -189,3 +190,20 @@ def test_a_run_without_any_program_is_the_untuned_network(model: Path, tmp_path:
     assert certificate["tasks"]["tuned"] == {} and len(certificate["tasks"]["untuned"]) > 2
     assert certificate["explanation"]["causes"]
     assert load(run)(example())[0].shape == (1, 8)
+
+
+def test_without_packing_the_same_programs_read_weights_as_they_came(
+    run: Path, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(run, tmp_path / "run"))
+    certificate = compile_run(copy, timing=QUICK, prepack=False)
+    packed = json.loads((run / "certificate.json").read_text())
+    assert packed["weights"]["packed"] and not certificate["weights"]["packed"]
+    assert certificate["library"]["sha256"] != packed["library"]["sha256"]
+    assert certificate["tasks"] == packed["tasks"]
+
+
+def test_a_run_tuned_without_packing_is_compiled_without(model: Path, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", model, prepack=False)
+    certificate = compile_run(run, timing=QUICK)
+    assert not certificate["weights"]["packed"] and certificate["tasks"]["untuned"] == {}
