@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import tarfile
 import time
@@ -49,7 +50,8 @@ GROUPS = {"cpu": "mtl-cpu", "h200": ""}
 VALIDATION = 6
 FEW_LABELS = 1000
 RECIPES = {
-    "4 networks": SmallRecipe(),
+    "4 networks of 64": SmallRecipe(),
+    "4 of 128": SmallRecipe(width=128),
     "4, 3 knots": SmallRecipe(knots=3),
     "4, twice the steps": SmallRecipe(steps=4800),
     "4, dropout 0.3": SmallRecipe(dropout=0.3),
@@ -58,9 +60,10 @@ RECIPES = {
     "4, small steps, long": SmallRecipe(lr=4e-4, steps=4800),
     "4, weight decay 0.1": SmallRecipe(weight_decay=0.1),
     "4, no regret": SmallRecipe(regret=0.0),
-    "8 networks": SmallRecipe(networks=8),
+    "8 of 64": SmallRecipe(networks=8),
+    "8, dropout 0.3, long": SmallRecipe(networks=8, dropout=0.3, steps=4800),
 }
-QUICK = {"4 networks, few steps": SmallRecipe(steps=200)}
+QUICK = {"4 networks, few steps": SmallRecipe(steps=400)}
 
 
 class Ship:
@@ -245,6 +248,7 @@ def main() -> None:
     parser.add_argument("--stores", default=",".join(GROUPS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--choose-secs", type=float, default=50.0, help="For each store.")
+    parser.add_argument("--loose", action="store_true", help="Keep the folders beside the tar.")
     parser.add_argument("--quick", action="store_true", help="One short recipe, to try things.")
     parser.add_argument("--trees", action="store_true", help="LightGBM and XGBoost as well.")
     args = parser.parse_args()
@@ -264,6 +268,8 @@ def main() -> None:
             trees(ship)
         rows += ship.rows
         _write(args.out, rows)
+    if not args.loose:
+        shutil.rmtree(args.out / "models")  # they are in the tar
 
 
 def _write(out: Path, rows: Sequence[dict[str, Any]]) -> None:

@@ -15,12 +15,14 @@ import numpy.typing as npt
 
 from tensorese.models.small import SmallModel
 from tensorese.records.nouns import Measurement, Sketch, Workload
+from tensorese.search.blas import one_thread
 from tensorese.search.decision_features import Floats
 from tensorese.search.labels import seconds_of
 from tensorese.search.online import Advice, Key, OnlineRanker
 from tensorese.space.tiles import Ints
 
 LOWEST = -6.0  # doublings: beyond that it is all the same, see labels
+DOUBT = 0.5  # standard deviations of the networks that their mean is lowered by
 SURE = 2.0  # standard deviations by which the other must be ahead
 ENOUGH = 40  # pairs that the two order differently, from which they are compared
 
@@ -34,8 +36,10 @@ class _Word:
 
     def _speed(self, sketch: Sketch, rows: Ints) -> Floats:
         features = self.model.features(self.workload, sketch, rows)
-        speed = self.model.speed(features, self.head).mean(1)
-        return np.asarray(np.maximum(speed.astype(np.float64), LOWEST))
+        with one_thread():
+            each = self.model.speed(features, self.head).astype(np.float64)
+        # A search finds what a model overrates: where its networks disagree it is believed less.
+        return np.maximum(each.mean(1) - DOUBT * each.std(1), LOWEST)
 
     def predict(self, sketch: Sketch, rows: Ints) -> Floats:
         return self._speed(sketch, rows) - self.centre

@@ -33,6 +33,7 @@ class SmallRecipe:
     """What is chosen on validation tasks."""
 
     networks: int = 4
+    width: int = 64
     blocks: int = 2
     knots: int = 0
     dropout: float = 0.1
@@ -47,9 +48,14 @@ class SmallRecipe:
     def config(self, spec: MatrixSpec) -> TLPConfig:
         steps: dict[str, Any] = {"knots": self.knots} if self.knots else {}
         trunk = TrunkConfig(
-            blocks=self.blocks, dropout=self.dropout, physics_noise=self.noise, **steps
+            style="physics",
+            width=self.width,
+            blocks=self.blocks,
+            dropout=self.dropout,
+            physics_noise=self.noise,
+            **steps,
         )
-        return TLPConfig(trunk=trunk, spec=spec, members=0, physics_members=self.networks)
+        return TLPConfig(trunk=trunk, spec=spec, members=self.networks)
 
     def train(self, groups: GroupConfig, per_epoch: int, seed: int) -> TrainConfig:
         return TrainConfig(

@@ -1,0 +1,132 @@
+"""The table of the models that ship, from the rows that `ship_models.py` wrote.
+
+    python benchmarks/bench_models.py ROWS.jsonl [--again data/again]
+
+Test rows of every platform: figures are means over seeds and tasks, intervals and paired
+differences are bootstraps over tasks. Writes `benchmarks/results/models.md` and keeps the rows
+beside it. `tensorese bench-models` prints the same figures of one seed for what is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from common import RESULTS, ROOT
+from tensorese.collect.noise import compare_stores
+from tensorese.evaluation.metrics import bootstrap
+from tensorese.records.store import Store
+
+TREES = ("lightgbm", "xgboost")
+Rows = Sequence[dict[str, Any]]
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    rows = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+    return [row for row in rows if "part" in row]
+
+
+def by_task(rows: Rows, k: int) -> dict[str, float]:
+    """Top-1 (k 0) or top-5 (k 1) of each task, the mean over seeds."""
+    tasks = sorted(set.intersection(*(set(row["ratios"]) for row in rows)))
+    return {task: float(np.mean([row["ratios"][task][k] for row in rows])) for task in tasks}
+
+
+def paired(mine: dict[str, float], theirs: dict[str, float]) -> str:
+    both = sorted(set(mine) & set(theirs))
+    interval = bootstrap([mine[task] - theirs[task] for task in both])
+    return f"{interval.mean:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
+
+
+def ceilings(again: Path) -> dict[str, dict[str, float]]:
+    """Of every platform that was measured twice."""
+    found: dict[str, dict[str, float]] = {}
+    if not again.is_dir():
+        return found
+    with Store.open(again) as second:
+        for name in ("cpu", "h200"):
+            with Store.open(ROOT / "data" / name) as first:
+                for platform in sorted(first.platforms() & second.platforms()):
+                    found[platform] = compare_stores(first, second, platform)["oracle"]
+    return found
+
+
+def table(rows: Rows, tops: dict[str, dict[str, float]]) -> list[str]:
+    lines = [
+        "| platform (tasks) | system | top-1 | top-5 | pairwise | top-1 against the better tree |",
+        "|---|---|---|---|---|---|",
+    ]
+    for platform in sorted({row["platform"] for row in rows}):
+        mine = [row for row in rows if row["platform"] == platform]
+        trees = [by_task([row], 0) for row in mine if row["model"] in TREES]
+        best = max(trees, key=lambda tree: float(np.mean(list(tree.values()))), default=None)
+        count = mine[0]["tasks"]
+        first = f"`{platform}` ({count})"
+        for system in _systems(mine):
+            told = [row for row in mine if row["model"] == system]
+            lines.append(f"| {first} | {system} | {_figures(told, best, system)} |")
+            first = ""
+        random = [np.mean([row[f"random_top{k}"] for row in mine]) for k in (1, 5)]
+        lines.append(f"| | random order | {random[0]:.3f} | {random[1]:.3f} | 0.5 | |")
+        if platform in tops:
+            top = tops[platform]
+            lines.append(
+                f"| | oracle of {top['tasks']:.0f} tasks measured twice | {top['top1']:.3f} "
+                f"| {top['top5']:.3f} | | |"
+            )
+    return lines
+
+
+def _systems(rows: Rows) -> Iterable[str]:
+    names = list(dict.fromkeys(row["model"] for row in rows))
+    return sorted(names, key=lambda name: (name in TREES, "alone" in name, "others" in name))
+
+
+def _figures(rows: Rows, best: dict[str, float] | None, system: str) -> str:
+    top1, top5 = by_task(rows, 0), by_task(rows, 1)
+    interval = bootstrap(list(top1.values()))
+    pairwise = float(np.mean([row["pairwise"] for row in rows]))
+    gain = "" if best is None or system in TREES else paired(top1, best)
+    return (
+        f"{interval.mean:.3f} [{interval.low:.3f}, {interval.high:.3f}] "
+        f"| {np.mean(list(top5.values())):.3f} | {pairwise:.3f} | {gain}"
+    )
+
+
+def choices(rows: Rows) -> list[str]:
+    """What was tried on validation tasks, the mean over platforms, models and seeds."""
+    lines = ["| store | recipe | top-1 | top-5 | mean of the top five |", "|---|---|---|---|---|"]
+    keys = list(dict.fromkeys((row["store"], row["recipe"]) for row in rows))
+    for store, recipe in keys:
+        mine = [row for row in rows if (row["store"], row["recipe"]) == (store, recipe)]
+        figures = (float(np.mean([r[k] for r in mine])) for k in ("top1", "top5", "steady"))
+        lines.append(f"| {store} | {recipe} | " + " | ".join(f"{x:.3f}" for x in figures) + " |")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("rows", type=Path)
+    parser.add_argument("--again", type=Path, default=ROOT / "data" / "again")
+    args = parser.parse_args()
+    rows = read_rows(args.rows)
+    test = [row for row in rows if row["part"] == "test"]
+    lines = ["# The models that ship, on test rows", ""]
+    lines += table(test, ceilings(args.again))
+    lines += ["", "## Recipes on validation tasks", ""]
+    lines += choices([row for row in rows if row["part"] == "validation"])
+    (RESULTS / "models.md").write_text("\n".join(lines) + "\n")
+    kept = RESULTS / "ship_models.jsonl"
+    if args.rows.resolve() != kept.resolve():
+        shutil.copyfile(args.rows, kept)
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
