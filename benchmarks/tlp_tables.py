@@ -159,7 +159,7 @@ def freeze(args: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     verbs = parser.add_subparsers(dest="verb", required=True)
-    for verb in ("run", "trees", "freeze", "freeze3", "report"):
+    for verb in ("run", "trees", "bank-trees", "freeze", "freeze3", "report"):
         sub = verbs.add_parser(verb)
         sub.add_argument("--out", type=Path, required=True)
         sub.add_argument("--rows", type=Path, nargs="*", default=[], help="more folders of rows")
@@ -188,10 +188,10 @@ def main() -> None:
         print(f"frozen: {found['chosen']}, mtl of {found['mtl_platforms']}")
     elif args.verb == "freeze":
         freeze(args)
-    elif args.verb == "trees":
-        from tlp_trees import run_trees
+    elif args.verb in ("trees", "bank-trees"):
+        from tlp_trees import bank_trees, run_trees
 
-        run_trees(args)
+        (run_trees if args.verb == "trees" else bank_trees)(args)
     else:
         from tlp_report import report, with_first
 

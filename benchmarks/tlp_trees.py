@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from tensorese.evaluation.judge import judged_index
+from tlp_bank import packed, save_bank
 from tlp_runs import (
     Job,
     encoded_of,
@@ -88,6 +90,13 @@ XGBOOST: dict[str, dict[str, Any]] = {
     },
 }
 SYSTEMS = {"lightgbm": LIGHTGBM, "xgboost": XGBOOST}
+CHOSEN = {
+    "k80": {"lightgbm": "slow", "xgboost": "tenset"},
+    "v100": {"lightgbm": "slow", "xgboost": "slow"},
+    "mi50": {"lightgbm": "rank", "xgboost": "tenset"},
+    "a100": {"lightgbm": "slow", "xgboost": "slow"},
+}
+"""What `chosen` says of the rows in `results`, matrix and physics."""
 THREADS = int(os.environ.get("TREE_THREADS", "2"))
 
 
@@ -138,10 +147,10 @@ def fit_xgboost(
     return lambda z: model.predict(xgboost.DMatrix(z, nthread=THREADS))
 
 
-def run_tree(
+def fit_tree(
     system: str, name: str, platform: str, fold: int, seed: int, data: Path
-) -> dict[str, Any]:
-    started = time.monotonic()
+) -> tuple[Callable[..., Any], list[int]]:
+    """A function from program indices to scores, and the held-out tasks."""
     programs = programs_of(data, (platform,))
     x, y = columns_of(data, platform), labels_of(programs)
     train, held = task_sides(data, programs, fold)
@@ -152,9 +161,36 @@ def run_tree(
     fit = fit_lightgbm if system == "lightgbm" else fit_xgboost
     settings = SYSTEMS[system][name]
     model = fit(x[index], y[index], sizes, settings, seed)
+    return (lambda i: model(x[i])), held
+
+
+def run_tree(
+    system: str, name: str, platform: str, fold: int, seed: int, data: Path
+) -> dict[str, Any]:
+    started = time.monotonic()
+    score, held = fit_tree(system, name, platform, fold, seed, data)
     row = _key_row(system, name, platform, fold, seed)
     row["seconds_of_all"] = round(time.monotonic() - started, 1)
-    return {**row, **judge_one(programs, platform, held, lambda i: model(x[i]))}
+    return {**row, **judge_one(programs_of(data, (platform,)), platform, held, score)}
+
+
+def bank_trees(args: argparse.Namespace) -> None:
+    """Held-out scores of the chosen settings on all folds, kept for `tlp_mix`."""
+    args.out.mkdir(parents=True, exist_ok=True)
+    for platform, names in CHOSEN.items():
+        for system, name in names.items():
+            if not {platform, system} <= set(args.only.split(",")):
+                continue
+            programs = programs_of(args.data, (platform,))
+            arrays: dict[str, Any] = {}
+            for fold in range(5):
+                score, held = fit_tree(system, name, platform, fold, 0, args.data)
+                index = judged_index(programs, platform, held)
+                arrays |= packed(f"{platform}/{fold}/0", np.asarray(score(index))[:, None])
+                print(f"{platform} {system} {name} fold {fold}", flush=True)
+            row = _key_row(system, name, platform, 0, 0)
+            row["settings"] |= {"platforms": [platform], "members": 1, "physics_members": 0}
+            save_bank(args.out, f"{system}_{platform}", row, arrays)
 
 
 def _key_row(system: str, name: str, platform: str, fold: int, seed: int) -> dict[str, Any]:
