@@ -40,7 +40,7 @@ two)
   # Programs of two threads on a slice of two cores: the small machine's platform.
   # shellcheck disable=SC2086
   gather emr-2c --target "$two" --platform "$mcpu-2c" --out "$work/cpu" \
-    ${LAYOUT:---lanes 3 --stride 2 --beside} --programs data/cpu --minutes "$minutes"
+    ${LAYOUT:---lanes 3 --stride 2 --beside} ${MORE:---programs data/cpu} --minutes "$minutes"
   ;;
 all)
   gather emr-all --target "$all" --platform "$mcpu-${cores}c" --out "$work/cpu" \

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import tvm
 
-from tensorese.measure.build_worker import argument_specs, load_module
+from tensorese.measure.build_worker import argument_specs, load_module, read_workload
 from tensorese.measure.reference import (
     Unsupported,
     compare,
@@ -45,7 +45,7 @@ class Referee:
 
     def prepare(self, workload_id: str, workload: str, seed: int) -> None:
         """Computes and stores the reference once; other runners of this farm read it."""
-        module = tvm.ir.load_json(workload)
+        module = read_workload(workload)
         try:
             (inputs, outputs), by = reference_case(module, seed), "numpy"
         except Unsupported:
@@ -60,7 +60,7 @@ class Referee:
 
     def check(self, library: Any, job: Message) -> dict[str, Any]:
         """The `verification` field of a measurement."""
-        workload = tvm.ir.load_json(job["workload"])
+        workload = read_workload(job["workload"])
         outputs = output_indices(workload)
         with np.load(self._path(job["workload_id"], job["seed"]), allow_pickle=False) as stored:
             given = [spec for i, spec in enumerate(job["args"]) if i not in outputs]
