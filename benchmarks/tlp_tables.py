@@ -12,12 +12,14 @@ the frozen recipe and banks its scores, which `tlp_mix.py` judges.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import multiprocessing
+import queue
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,7 @@ STAGES: dict[str, Callable[[], list[Job]]] = {
     "ablation": ablation,
 }
 FROM_THE_START = ("sweep", "members")
+Result = tuple[Job, list[dict[str, Any]], str]
 
 
 def _expected(job: Job) -> list[str]:
@@ -62,7 +65,7 @@ def _expected(job: Job) -> list[str]:
     return keys
 
 
-def _work(task: tuple[Job, Path, str, Path, float]) -> tuple[Job, list[dict[str, Any]], str]:
+def _work(task: tuple[Job, Path, str, Path, float]) -> Result:
     job, data, device, out, deadline = task
     if time.time() > deadline:
         return job, [], "no time left"
@@ -98,15 +101,30 @@ def run_stage(args: argparse.Namespace) -> None:
     deadline = time.time() + args.seconds
     path = args.out / f"tlp_rows_{args.name or args.stage[0]}.jsonl"
     print(f"{' '.join(args.stage)}: {len(jobs)} jobs to run, {args.workers} at a time", flush=True)
-    context = multiprocessing.get_context("spawn")
     start = time.time()
-    with context.Pool(args.workers) as pool, path.open("a") as file:
-        tasks = [(job, args.data, args.device, args.out, deadline) for job in jobs]
-        for job, rows, error in pool.imap_unordered(_work, tasks):
+    with path.open("a") as file:
+        for job, rows, error in _results(jobs, args, deadline):
             for row in rows:
                 file.write(json.dumps(row) + "\n")
             file.flush()
             print(f"{time.time() - start:6.0f}s {_line(job, rows, error)}", flush=True)
+
+
+def _results(jobs: list[Job], args: argparse.Namespace, deadline: float) -> Iterator[Result]:
+    """Results as they come. With `--apart`, workers that read the same records keep to them."""
+    shares: dict[Any, list[Job]] = {}
+    for job in jobs:
+        shares.setdefault(job.platforms if args.apart else "", []).append(job)
+    context = multiprocessing.get_context("spawn")
+    done: queue.SimpleQueue[Result] = queue.SimpleQueue()
+    with contextlib.ExitStack() as stack:
+        for share in shares.values():
+            pool = stack.enter_context(context.Pool(min(args.workers, len(share))))
+            for job in share:
+                task = (job, args.data, args.device, args.out, deadline)
+                pool.apply_async(_work, (task,), callback=done.put)
+        for _ in jobs:
+            yield done.get()
 
 
 def _line(job: Job, rows: list[dict[str, Any]], error: str) -> str:
@@ -173,6 +191,7 @@ def main() -> None:
             sub.add_argument("stage", choices=sorted(STAGES), nargs="+")
             sub.add_argument("--device", default="cuda")
             sub.add_argument("--workers", type=int, default=1)
+            sub.add_argument("--apart", action="store_true", help="so many for each platform")
             sub.add_argument("--name", default="", help="of the file of rows")
             sub.add_argument("--tiny", action="store_true", help="a dry run")
     args = parser.parse_args()
