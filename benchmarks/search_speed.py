@@ -13,7 +13,8 @@ trained model (`--model`, one a kind) ranks unlabelled programs; loading it is n
 
     ours     task_space, Evolution with 2,048 scored rows, materialise
     stock    TuneContext, EvolutionarySearch as it comes (512 x 4 generations), XGBModel
-    shared   stock's search with our ranker as its cost model: whose picks score higher?
+    shared   stock's search with our ranker as its cost model: whose picks score higher? (its time
+             is of no interest: it may run beside other work)
     growth   our search with 2,048 to 1,048,576 scored rows, nothing replayed
 
 Rows go to benchmarks/results/OUT.jsonl as they are made; what is there already is not repeated.
@@ -38,6 +39,7 @@ SIDES = ("ours", "stock", "shared", "growth")
 SIZES = (2_048, 16_384, 131_072, 1_048_576)
 LIMIT_SECS = 1800
 VERSION = 2  # of our side: rows of an earlier one stay in the file and are not reported
+PARTS = ("space", "propose", "materialise")
 WORKER = Path(__file__).with_name("search_speed_worker.py")
 
 
@@ -63,7 +65,7 @@ def _models(args: argparse.Namespace, kind: str) -> list[str]:
 def _of_side(
     side: str, where: dict[str, Any], rankers: list[str], args: argparse.Namespace
 ) -> list[dict[str, Any]]:
-    if side in ("ours", "growth"):
+    if side != "stock":
         where = where | {"version": VERSION}
     if side == "growth":
         sizes = [size for size in SIZES if size <= args.largest]
@@ -96,33 +98,42 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def report(rows: list[dict[str, Any]]) -> None:
-    """Medians over repeats, and how many times faster."""
+    """Tables: medians over repeats, and how many times faster."""
     good = [row for row in rows if "error" not in row and row.get("version", VERSION) == VERSION]
-    good = [row for row in good if "version" in row or row["side"] in ("stock", "shared")]
-    places = dict.fromkeys((row["kind"], row["case"]) for row in good)
-    for kind, case in places:
+    good = [row for row in good if "version" in row or row["side"] == "stock"]
+    print(
+        "| target | task | ranker | s (space, propose, replay) | stock, s | times faster |", end=""
+    )
+    print(" mean score, stock's | peak MB, stock's |\n" + "|---" * 8 + "|")
+    for kind, case in dict.fromkeys((row["kind"], row["case"]) for row in good):
         here = [row for row in good if (row["kind"], row["case"]) == (kind, case)]
-        stock = _median([row["secs"] for row in here if row["side"] == "stock"])
         for ranker in dict.fromkeys(row["ranker"] for row in here if row["side"] == "ours"):
-            ours = [row for row in here if row["side"] == "ours" and row["ranker"] == ranker]
-            secs = _median([row["secs"] for row in ours])
-            shared = [r for r in here if r["side"] == "shared" and r["ranker"] == ranker]
-            said = f"{kind} {case} {_called(ranker)}: {secs:.2f} s ({_parts(ours[0])})"
-            if stock:
-                count = [row["found"] for row in here if row["side"] == "stock"]
-                said += f"; stock {stock:.1f} s for {min(count)}: {stock / secs:.0f}x"
-            if shared:
-                mean = _median([row["mean_score"] for row in ours])
-                said += f"; mean score {mean:.2f}, stock's picks {shared[0]['mean_score']:.2f}"
-            said += f"; {max(row['peak_mb'] for row in ours):.0f} MB"
-            print(said)
+            print(
+                f"| {kind} | {case} | {_called(ranker)} | " + " | ".join(_cells(here, ranker)), "|"
+            )
+    print("\n| target | task | ranker | scored | s | us each | peak MB |\n" + "|---" * 7 + "|")
     for row in good:
         if row["side"] == "growth":
-            each = row["parts"]["propose"] / row["scored"] * 1e6
-            print(
-                f"{row['kind']} {row['case']} {_called(row['ranker'])}: {row['scored']:,} scored "
-                f"in {row['parts']['propose']:.2f} s, {each:.0f} us each, {row['peak_mb']:.0f} MB"
-            )
+            secs = row["parts"]["propose"]
+            each = secs / row["scored"] * 1e6
+            print(f"| {row['kind']} | {row['case']} | {_called(row['ranker'])} | ", end="")
+            print(f"{row['scored']:,} | {secs:.2f} | {each:.0f} | {row['peak_mb']:.0f} |")
+
+
+def _cells(here: list[dict[str, Any]], ranker: str) -> list[str]:
+    ours = [row for row in here if row["side"] == "ours" and row["ranker"] == ranker]
+    stock = [row for row in here if row["side"] == "stock"]
+    shared = [row for row in here if row["side"] == "shared" and row["ranker"] == ranker]
+    secs = _median([row["secs"] for row in ours])
+    parts = [f"{_median([row['parts'][part] for row in ours]):.2f}" for part in PARTS]
+    cells = [f"{secs:.2f} ({', '.join(parts)})"]
+    theirs = _median([row["secs"] for row in stock])
+    cells += [f"{theirs:.1f}", f"{theirs / secs:.0f}"] if stock else ["", ""]
+    score = f"{_median([row['mean_score'] for row in ours]):.2f}"
+    cells.append(score + (f", {shared[0]['mean_score']:.2f}" if shared else ""))
+    peak = f"{max(row['peak_mb'] for row in ours):.0f}"
+    cells.append(peak + (f", {max(row['peak_mb'] for row in stock):.0f}" if stock else ""))
+    return cells
 
 
 def _called(ranker: str) -> str:
@@ -131,10 +142,6 @@ def _called(ranker: str) -> str:
 
 def _median(values: list[float]) -> float:
     return statistics.median(values) if values else 0.0
-
-
-def _parts(row: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {secs:.2f}" for name, secs in row["parts"].items())
 
 
 def main() -> int:
@@ -161,7 +168,8 @@ def main() -> int:
     for job in jobs(args):
         if json.dumps(job, sort_keys=True) in known:
             continue
-        row = {"job": job, **job, **run(job), **provenance()}
+        load = os.getloadavg()[0]  # what else was running: times of a busy machine are not quoted
+        row = {"job": job, **job, "load": load, **run(job), **provenance()}
         rows.append(row)
         with path.open("a") as file:
             file.write(json.dumps(row) + "\n")
