@@ -19,7 +19,13 @@ from tensorese.training.distributed import launched
 from tensorese.training.groups import GroupConfig
 from tensorese.training.many import ManyTrainer
 from tensorese.training.recipe import judge_model
-from tensorese.training.trainer import TrainConfig, Trainer, learning_rate
+from tensorese.training.trainer import (
+    Labels,
+    TrainConfig,
+    Trainer,
+    learning_rate,
+    total_loss,
+)
 
 pytestmark = pytest.mark.null
 
@@ -146,3 +152,18 @@ def test_two_processes_agree(toy: ProgramSet, unused_port: int) -> None:
         worker.join(30)
     assert [rank for rank, _, _ in found] == [0, 1]
     assert found[0][1:] == found[1][1:]
+
+
+def test_loss_settings_reach_the_loss() -> None:
+    torch.manual_seed(0)
+    outputs, present = torch.randn(2, 6, 1, 4), torch.ones(2, 6).bool()
+    label = torch.rand(2, 6, 1)
+    known = {"valid": torch.ones(2, 6, 1).bool(), "failed": torch.zeros(2, 6, 1).bool()}
+
+    def loss(power: float = 1.0, **settings: Any) -> float:
+        config = replace(CONFIG, **settings)
+        return total_loss(outputs, Labels(label=label**power, **known), present, config).item()
+
+    assert loss(label_power=2.0) == pytest.approx(loss(power=2.0), rel=1e-5)
+    for change in ({"regret5_weight": 5.0}, {"rank_top": 2}, {"mse_weight": 0.0}):
+        assert abs(loss(**change) - loss()) > 1e-3
