@@ -253,8 +253,6 @@ def main() -> None:
     parser.add_argument("--trees", action="store_true", help="LightGBM and XGBoost as well.")
     args = parser.parse_args()
     args.started = time.monotonic()
-    if args.device == "cpu":
-        torch.set_num_threads(1)  # networks this small lose more by sharing than they gain
     recipes = QUICK if args.quick else RECIPES
     rows: list[dict[str, Any]] = []
     for name in args.stores.split(","):
