@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from search_support import drawn, measured, task_state
+from search_support import drawn, few_rows_space, measured, task_state, toy_space
 from tensorese.records.nouns import Measurement, Sketch, Workload
 from tensorese.search.base import TaskState
 from tensorese.search.evolution import Evolution, EvolutionConfig, SearchError
@@ -92,3 +92,31 @@ def test_64_proposals_of_2048_in_well_under_half_a_second() -> None:
 def test_settings_are_checked(wrong: dict[str, float]) -> None:
     with pytest.raises(SearchError, match=next(iter(wrong))):
         EvolutionConfig(**wrong)  # type: ignore[arg-type]
+
+
+def test_what_a_small_sketch_cannot_give_the_others_do() -> None:
+    """7 rows beside thousands: as many are scored as asked for all the same."""
+    ranker = Counting()
+    state = task_state(toy_space(), few_rows_space())
+    Evolution(ranker, EvolutionConfig(population=1500)).propose(state, 8)
+    assert ranker.scored >= 1500
+    small = Counting()
+    Evolution(small, EvolutionConfig(population=1500)).propose(task_state(few_rows_space()), 8)
+    assert small.scored == 7
+
+
+class Counting:
+    name, needs = "counting", "decisions"
+
+    def __init__(self) -> None:
+        self.scored = 0
+
+    def score(
+        self, workload: Workload, platform: str, sketch: Sketch, decisions: npt.ArrayLike
+    ) -> npt.NDArray[np.float32]:
+        rows = np.asarray(decisions)
+        self.scored += len(rows)
+        return rows[:, 0].astype(np.float32)
+
+    def update(self, measurements: list[Measurement]) -> None:
+        pass

@@ -10,6 +10,8 @@ from tensorese.search.base import Proposal
 from tensorese.search.fallback import random_proposals
 from tensorese.search.pool import Scored, distinct, embed, measured_best, new_rows, pick, row_keys
 from tensorese.search.shares import sketch_shares, split
+from tensorese.space.decisions import DecisionSpace
+from tensorese.space.slots import Choice
 from tensorese.space.variation import distance
 
 pytestmark = pytest.mark.null
@@ -88,3 +90,13 @@ def test_random_rows_respect_those_beside_them() -> None:
     rest = random_proposals(state, 9, np.ones(1), np.random.default_rng(0), first)
     assert len(first) == 4
     assert len({p.row for p in first + rest}) == 7
+
+
+def test_choices_alone_are_apart_when_one_differs() -> None:
+    """No tile lies between two options: the best of a space of choices are not passed over."""
+    slots = tuple(Choice(column=k, options=(0, 1, 2, 3), purpose="") for k in range(3))
+    space = DecisionSpace(sketch=few_rows_space().sketch, slots=slots)
+    rows = np.array([[a, b, 0] for a in range(4) for b in range(4)])
+    scored = [Scored(sketch=0, rows=rows, scores=np.arange(16.0, 0, -1))]
+    found = pick(task_state(space), scored, 8, "x", apart=1.5)
+    assert [p.row for p in found] == [tuple(row) for row in rows[:8].tolist()]

@@ -11,11 +11,14 @@ from tensorese.errors import TensoreseError
 from tensorese.search.base import Proposal, Proposer, Ranker, TaskState
 from tensorese.search.fallback import draw, random_proposals
 from tensorese.search.leaders import CHUNK, Leaders
-from tensorese.search.pool import Scored, measured_best, pick, picked_from
+from tensorese.search.pool import measured_best, pick, picked_from
 from tensorese.search.shares import sketch_shares, split
 from tensorese.space.decisions import DecisionSpace
 from tensorese.space.tiles import Ints
 from tensorese.space.variation import cross, mutate
+
+_ROUNDS = 4  # of making up for sketches that have fewer rows than their share
+_FEW = 0.1  # a sketch that gives less than this of what it is asked for is used up
 
 
 class SearchError(TensoreseError):
@@ -69,20 +72,20 @@ class Evolution(Proposer):
         """`seeds` are `(sketch, rows)` that join the first generation: a generator's, say."""
         shares = sketch_shares(state)
         counts = split(self.config.population, shares)
-        scored = []
-        for sketch, count in enumerate(counts):
-            mine = [rows for at, rows in seeds if at == sketch]
-            # What is picked must be new: as many more are kept as were seen.
-            most = picked_from(n) + self.config.parents + len(state.seen)
-            leaders = Leaders(state, self.ranker, sketch, most)
-            scored.append(self._evolve(leaders, count, mine))
+        # What is picked must be new: as many more are kept as were seen.
+        most = picked_from(n) + self.config.parents + len(state.seen)
+        every = [Leaders(state, self.ranker, sketch, most) for sketch in range(len(counts))]
+        for leaders, count in zip(every, counts, strict=True):
+            self._evolve(leaders, count, [rows for at, rows in seeds if at == leaders.sketch])
+        self._make_up(every)
+        scored = [leaders.scored() for leaders in every]
         n_random = int(self.config.epsilon * n + self.rng.random())
         origin = f"evolution:{self.ranker.name}"
         found = pick(state, scored, n - n_random, origin, apart=self.config.apart)
         return found + random_proposals(state, n - len(found), shares, self.rng, found)
 
-    def _evolve(self, leaders: Leaders, count: int, seeds: Sequence[Ints]) -> Scored:
-        """The best of what was scored in this sketch, as far as it is new."""
+    def _evolve(self, leaders: Leaders, count: int, seeds: Sequence[Ints]) -> None:
+        """Scores about `count` rows of a sketch, over all generations."""
         state, sketch, config = leaders.state, leaders.sketch, self.config
         space = state.computed(sketch)
         first = round(count * config.first) if config.generations > 1 else count
@@ -92,13 +95,33 @@ class Evolution(Proposer):
             leaders.see(np.vstack([*known, self._founders(state, sketch, size, best)]))
             known = []
         for left in range(config.generations - 1 if space.covered else 0, 0, -1):
-            for size in _pieces(max(1, count - leaders.n_scored) // left):
-                parents = leaders.best(config.parents)
-                children = leaders.unknown(self._bred(space, parents, size))
-                # Children that were there already make room for strangers.
-                strangers = draw(state, sketch, size - len(children), self.rng, computed=True)
-                leaders.see(np.vstack([children, strangers]))
-        return leaders.scored()
+            self._generation(leaders, max(1, count - leaders.n_scored) // left)
+
+    def _generation(self, leaders: Leaders, n: int) -> None:
+        """Scores about `n` rows, bred from the best so far; a large generation is many."""
+        state, sketch = leaders.state, leaders.sketch
+        for size in _pieces(n):
+            parents = leaders.best(self.config.parents)
+            children = leaders.unknown(self._bred(state.computed(sketch), parents, size))
+            # Children that were there already make room for strangers.
+            strangers = draw(state, sketch, size - len(children), self.rng, computed=True)
+            leaders.see(np.vstack([children, strangers]))
+
+    def _make_up(self, every: Sequence[Leaders]) -> None:
+        """What small sketches could not give to the population, the others do."""
+        left = [one for one in every if one.state.computed(one.sketch).covered]
+        for _ in range(_ROUNDS):
+            missing = self.config.population - sum(one.n_scored for one in every)
+            if missing <= 0 or not left:
+                return
+            sizes = split(missing, np.full(len(left), 1 / len(left)))
+            fruitful = []
+            for one, size in zip(left, sizes, strict=True):
+                before = one.n_scored
+                self._generation(one, size)
+                if one.n_scored - before >= _FEW * size:
+                    fruitful.append(one)
+            left = fruitful
 
     def _founders(self, state: TaskState, sketch: int, n: int, best: Ints) -> Ints:
         """Children of measured rows, the faster the more; the rest is drawn."""

@@ -137,16 +137,24 @@ def _spread(
     within = np.zeros(len(of), dtype=np.int64)
     for i in range(len(groups)):
         within[of == i] = np.arange(int((of == i).sum()))
+    gaps = [_gap(state.space.sketches[g.sketch], apart) for g in groups]
     left = np.arange(len(of))
     while True:
-        chosen = _greedy(places, of, within, left, n, apart)
+        chosen = _greedy(places, of, within, left, n, gaps)
         refused = _refused(state, groups, of, at, chosen)
         if not len(refused):
             return sorted(chosen.tolist())
         left = left[~np.isin(left, refused)]
 
 
-def _greedy(places: list[Floats], of: Ints, within: Ints, left: Ints, n: int, apart: float) -> Ints:
+def _gap(space: DecisionSpace, apart: float) -> float:
+    """Among choices alone, one that differs makes another program: there is nothing between."""
+    return apart if any(isinstance(slot, Tile) for slot in space.slots) else min(apart, 1.0)
+
+
+def _greedy(
+    places: list[Floats], of: Ints, within: Ints, left: Ints, n: int, gaps: list[float]
+) -> Ints:
     near: list[Bools] = [np.zeros(len(place), dtype=np.bool_) for place in places]
     chosen: list[int] = []
     passed: list[int] = []
@@ -158,7 +166,7 @@ def _greedy(places: list[Floats], of: Ints, within: Ints, left: Ints, n: int, ap
             passed.append(k)
             continue
         chosen.append(k)
-        near[group] |= np.abs(places[group] - places[group][me]).sum(1) < apart
+        near[group] |= np.abs(places[group] - places[group][me]).sum(1) < gaps[group]
     return np.array(chosen + passed[: n - len(chosen)], dtype=np.int64)
 
 
