@@ -17,7 +17,7 @@ from tensorese.space.decisions import DecisionSpace
 from tensorese.space.tiles import Ints
 from tensorese.space.variation import cross, mutate
 
-_ROUNDS = 4  # of making up for sketches that have fewer rows than their share
+_ROUNDS = 8  # of making up for sketches that have fewer rows than their share
 _FEW = 0.1  # a sketch that gives less than this of what it is asked for is used up
 
 
@@ -114,7 +114,8 @@ class Evolution(Proposer):
             missing = self.config.population - sum(one.n_scored for one in every)
             if missing <= 0 or not left:
                 return
-            sizes = split(missing, np.full(len(left), 1 / len(left)))
+            # A few more than are missing: of a small sketch most children are known.
+            sizes = split(max(missing, 32), np.full(len(left), 1 / len(left)))
             fruitful = []
             for one, size in zip(left, sizes, strict=True):
                 before = one.n_scored
