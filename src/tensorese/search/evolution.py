@@ -17,7 +17,7 @@ from tensorese.space.decisions import DecisionSpace
 from tensorese.space.tiles import Ints
 from tensorese.space.variation import cross, mutate
 
-_ROUNDS = 8  # of making up for sketches that have fewer rows than their share
+_ROUNDS = 16  # of making up for sketches that have fewer rows than their share
 _FEW = 0.1  # a sketch that gives less than this of what it is asked for is used up
 
 
