@@ -63,6 +63,9 @@ class Place:
         return os.path.relpath(path)
 
     def tune(self) -> None:
+        """Goes on where it stopped; a run that is finished and compiled is left as it is."""
+        if (self.run / "certificate.json").exists() and (self.run / "library.so").exists():
+            return
         command = [sys.executable, "-m", "tensorese", "tune", self.model]
         command += ["--minutes", f"{self.minutes:g}", "--seed", str(self.seed)]
         command += ["--out", str(self.run), *([] if self.prepack else ["--no-prepack"])]
@@ -72,7 +75,7 @@ class Place:
 
     def build(self) -> None:
         """The same programs on weights as they came, the input, and whose kernel is whose."""
-        if not self.prepack or self.cache != "rotated":
+        if not self.prepack or self.cache != "rotated" or self.is_built:
             return
         deploy: Any = importlib.import_module("tensorese.deploy.compile")
         folder: Any = importlib.import_module("tensorese.deploy.folder")
