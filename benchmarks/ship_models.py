@@ -52,10 +52,10 @@ FEW_LABELS = 1000
 RECIPES = {
     "4 networks of 64": SmallRecipe(),
     "4 of 128": SmallRecipe(width=128),
-    "4, 3 knots": SmallRecipe(knots=3),
     "4, twice the steps": SmallRecipe(steps=4800),
     "4, dropout 0.3": SmallRecipe(dropout=0.3),
     "4, noise 0.3": SmallRecipe(noise=0.3),
+    "4, no noise": SmallRecipe(noise=0.0),
     "4, 1 block": SmallRecipe(blocks=1),
     "4, small steps, long": SmallRecipe(lr=4e-4, steps=4800),
     "4, weight decay 0.1": SmallRecipe(weight_decay=0.1),

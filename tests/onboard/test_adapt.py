@@ -28,6 +28,7 @@ from tensorese.training.small import (
     only,
     small_scores,
     small_set,
+    to_standard,
     train_small,
 )
 
@@ -72,6 +73,17 @@ def test_it_starts_where_the_nearest_head_is(given: SmallSet, nearest: Path) -> 
     np.testing.assert_allclose(
         small_scores(new, given, "lake-2c"), small_scores(old, given, "copy"), rtol=1e-5, atol=1e-6
     )
+
+
+def test_standard_features_and_back(given: SmallSet, nearest: Path) -> None:
+    """The first layer takes over the scaling: the function stays what it was."""
+    model = load_model(nearest).model
+    plain = small_scores(model, given, "lake-1c")
+    inside = to_standard(model, given)
+    white = replace(given, encoded=given.standard)
+    np.testing.assert_allclose(small_scores(inside, white, "lake-1c"), plain, atol=2e-4)
+    again = to_standard(inside, given, back=True)
+    np.testing.assert_allclose(small_scores(again, given, "lake-1c"), plain, atol=2e-4)
 
 
 def test_training_ranks_what_it_was_trained_on(given: SmallSet, nearest: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,8 @@ from tensorese.training.many import ManyTrainer
 from tensorese.training.trainer import TrainConfig, Trainer
 
 Floats = npt.NDArray[np.float32]
+SCALE = TrunkConfig().scale
+_CONSTANT = 1e6  # the spread of a feature that has none: it is read as 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +38,9 @@ class SmallRecipe:
     networks: int = 4
     width: int = 64
     blocks: int = 2
-    knots: int = 0
     dropout: float = 0.1
     noise: float = 0.1
+    """On the features, in standard deviations."""
     steps: int = 2400
     rows: int = 512
     """Programs in a step, in groups as long as most tasks fill."""
@@ -47,14 +49,12 @@ class SmallRecipe:
     regret: float = 10.0
 
     def config(self, spec: MatrixSpec) -> TLPConfig:
-        steps: dict[str, Any] = {"knots": self.knots} if self.knots else {}
         trunk = TrunkConfig(
             style="physics",
             width=self.width,
             blocks=self.blocks,
             dropout=self.dropout,
-            physics_noise=self.noise,
-            **steps,
+            physics_noise=self.noise / SCALE,
         )
         return TLPConfig(trunk=trunk, spec=spec, members=self.networks)
 
@@ -81,6 +81,21 @@ class SmallSet:
     @property
     def features(self) -> Floats:
         return self.encoded.values
+
+    @cached_property
+    def centre(self) -> Floats:
+        return self.features.mean(0)
+
+    @cached_property
+    def spread(self) -> Floats:
+        deviation = self.features.std(0)
+        return np.where(deviation > 1e-4, deviation, np.float32(_CONSTANT))
+
+    @cached_property
+    def standard(self) -> Encoded:
+        """The features centred and scaled, as a trunk reads them best."""
+        values = (self.features - self.centre) / (self.spread * np.float32(SCALE))
+        return replace(self.encoded, values=values.astype(np.float32))
 
 
 def small_set(programs: ProgramSet) -> SmallSet:
@@ -136,24 +151,50 @@ def build_small(given: SmallSet, recipe: SmallRecipe, platforms: tuple[str, ...]
 
 def _train_one(given: SmallSet, run: Run, recipe: SmallRecipe, device: str) -> TLP:
     model = build_small(given, recipe, run.programs.platforms, run.seed)
-    return tune_weights(given, run, recipe, model, device)
+    return _tune_standard(given, run, recipe, model, device)
+
+
+def to_standard(model: TLP, given: SmallSet, *, back: bool = False) -> TLP:
+    """The same function of standardised features, or `back` of the features as they are.
+
+    Training wants them standardised; folded into the first layer, nobody else has to know.
+    """
+    centre, spread = torch.from_numpy(given.centre), torch.from_numpy(given.spread)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if not name.endswith("trunk.physics.net.0.weight"):
+                continue
+            bias = model.get_parameter(name.removesuffix("weight") + "bias")
+            where = weight.device
+            if back:
+                bias -= (weight / spread.to(where)) @ centre.to(where)
+                weight /= spread.to(where) * SCALE
+            else:
+                bias += weight @ (centre.to(where) * SCALE)
+                weight *= spread.to(where) * SCALE
+    return model
 
 
 def tune_weights(
     given: SmallSet, run: Run, recipe: SmallRecipe, model: TLP, device: str = "cpu"
 ) -> TLP:
     """Trains what of the model asks for gradients, from where it stands."""
+    to_standard(model, given)
+    return _tune_standard(given, run, recipe, model, device)
+
+
+def _tune_standard(given: SmallSet, run: Run, recipe: SmallRecipe, model: TLP, device: str) -> TLP:
     groups = group_config([run], recipe)
     trainer = Trainer(
         model,
         run.programs,
-        given.encoded,
+        given.standard,
         train_tasks=run.tasks,
         config=recipe.train(groups, epoch_steps([run], groups), run.seed),
         device=device,
     )
     with _one_thread():
-        return trainer.fit().eval()
+        return to_standard(trainer.fit().eval(), given, back=True)
 
 
 @contextmanager
@@ -194,13 +235,13 @@ def _train_many(
     jobs = [(run.programs, run.tasks, run.seed) for run in runs]
     groups = group_config(runs, recipe)
     config = recipe.train(groups, epoch_steps(runs, groups), runs[0].seed)
-    many = ManyTrainer(build, given.encoded, jobs, config, device)
+    many = ManyTrainer(build, given.standard, jobs, config, device)
     many.fit()
     found = []
     for k, run in enumerate(runs):
         model = build_small(given, recipe, run.programs.platforms, run.seed)
         model.load_state_dict(many.weights(k))
-        found.append(model.eval())
+        found.append(to_standard(model.eval(), given, back=True))
     return found
 
 
