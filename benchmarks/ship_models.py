@@ -16,6 +16,7 @@ import json
 import shutil
 import sys
 import tarfile
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from common import ROOT, provenance
@@ -32,7 +34,9 @@ from tensorese.evaluation.splits import check_disjoint
 from tensorese.evaluation.trees import TREES, fit_tree, installed_trees, score_tree
 from tensorese.models.disk import Card
 from tensorese.models.folder import save_model
+from tensorese.models.forest import Forest, from_lightgbm
 from tensorese.models.programs import ProgramSet, read_programs
+from tensorese.models.small import SmallModel, add_trees
 from tensorese.models.tlp import TLP
 from tensorese.records.store import Store
 from tensorese.training.many import keep_labels
@@ -45,6 +49,7 @@ from tensorese.training.small import (
     train_small,
 )
 
+Scores = npt.NDArray[np.float64]
 GROUPS = {"cpu": "mtl-cpu", "h200": ""}
 """Stores of data/, and the name of the model over all of a store's platforms."""
 VALIDATION = 6
@@ -63,6 +68,9 @@ RECIPES = {
     "8 of 64": SmallRecipe(networks=8),
     "8, dropout 0.3, long": SmallRecipe(networks=8, dropout=0.3, steps=4800),
 }
+# Shallow enough to be walked fast by numpy.
+GROWN = {"num_leaves": 31, "max_depth": 8, "min_data_in_leaf": 20, "learning_rate": 0.08}
+ROUNDS = 150
 QUICK = {"4 networks, few steps": SmallRecipe(steps=400)}
 
 
@@ -76,6 +84,7 @@ class Ship:
         check_disjoint(self.programs.tasks, self.test.tasks, self.programs.workloads)
         self.given, self.test_set = small_set(self.programs), small_set(self.test)
         self.rows: list[dict[str, Any]] = []
+        self.forests: dict[tuple[str, int], Forest] = {}
         self.train, self.validation = sides(self.programs)
         self.all = tuple(range(len(self.programs.tasks)))
 
@@ -113,12 +122,17 @@ class Ship:
     def _judge(
         self, part: str, recipe: str, label: str, seed: int, model: TLP, platform: str
     ) -> float:
-        given, tasks = self.given, list(self.validation)
+        given = self.test_set if part == "test" else self.given
+        scores = small_scores(model, given, platform)
+        return self._row(part, recipe, label, seed, platform, scores)
+
+    def _row(
+        self, part: str, recipe: str, label: str, seed: int, platform: str, scores: Scores
+    ) -> float:
+        programs, tasks = self.programs, list(self.validation)
         if part == "test":
-            given, tasks = self.test_set, list(range(len(self.test.tasks)))
-        results = judge_scores(
-            given.programs, platform, small_scores(model, given, platform), tasks
-        )
+            programs, tasks = self.test, list(range(len(self.test.tasks)))
+        results = judge_scores(programs, platform, scores, tasks)
         if not results:
             return 0.0
         row = {
@@ -144,9 +158,29 @@ class Ship:
         for (label, labels, seed), model in zip(named, models, strict=True):
             for platform in model.platforms:
                 self._judge("test", chosen, label, seed, model, platform)
-            if seed == 0:
-                self.save(label, labels, model, chosen, recipe)
+            kept = self.args.out / "models" / label
+            with tempfile.TemporaryDirectory() as scratch:
+                folder = kept if seed == 0 else Path(scratch)
+                self.save(folder, label, labels, model, chosen, recipe)
+                if "lightgbm" in installed_trees():
+                    self.grow(folder, label, seed)
         self.say("trained on all training tasks, judged on test rows")
+
+    def grow(self, folder: Path, label: str, seed: int) -> None:
+        """Trees beside the networks; judged together, as the search asks them."""
+        add_trees(folder, {name: self._forest(name, seed) for name in SmallModel(folder).platforms})
+        model = SmallModel(folder)
+        for head, platform in enumerate(model.platforms):
+            scores = model.score(self.test_set.features, head).astype(np.float64)
+            self._row("test", "networks and trees", f"{label} with trees", seed, platform, scores)
+
+    def _forest(self, platform: str, seed: int) -> Forest:
+        if (platform, seed) not in self.forests:
+            labels = only(self.programs, platform)
+            setting = {**GROWN, "seed": seed}
+            tree = fit_tree("lightgbm", setting, self.given.features, labels, self.all, ROUNDS)
+            self.forests[platform, seed] = from_lightgbm(tree)
+        return self.forests[platform, seed]
 
     def few(self, chosen: str, recipe: SmallRecipe) -> None:
         """The model over all platforms with a thousand labels of one, and that one alone."""
@@ -163,7 +197,13 @@ class Ship:
             self._judge("test", chosen, label, seed, model, platform)
 
     def save(
-        self, label: str, labels: ProgramSet, model: TLP, chosen: str, recipe: SmallRecipe
+        self,
+        folder: Path,
+        label: str,
+        labels: ProgramSet,
+        model: TLP,
+        chosen: str,
+        recipe: SmallRecipe,
     ) -> None:
         metrics: dict[str, Any] = {"recipe": chosen}
         for row in self.rows:
@@ -179,7 +219,7 @@ class Ship:
             metrics=metrics,
             targets={name: self.targets[name] for name in model.platforms},
         )
-        save_model(self.args.out / "models" / label, model.cpu(), card, half=True)
+        save_model(folder, model.cpu(), card, half=True)
 
 
 def sides(programs: ProgramSet) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -248,12 +288,15 @@ def main() -> None:
     parser.add_argument("--stores", default=",".join(GROUPS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--choose-secs", type=float, default=50.0, help="For each store.")
+    parser.add_argument("--skip-few", action="store_true", help="No models of few labels.")
+    parser.add_argument("--recipe", default="", help="This one, without choosing.")
     parser.add_argument("--loose", action="store_true", help="Keep the folders beside the tar.")
     parser.add_argument("--quick", action="store_true", help="One short recipe, to try things.")
     parser.add_argument("--trees", action="store_true", help="LightGBM and XGBoost as well.")
     args = parser.parse_args()
     args.started = time.monotonic()
     recipes = QUICK if args.quick else RECIPES
+    recipes = {args.recipe: recipes[args.recipe]} if args.recipe else recipes
     rows: list[dict[str, Any]] = []
     for name in args.stores.split(","):
         ship = Ship(args, name)
@@ -261,7 +304,8 @@ def main() -> None:
         chosen = ship.choose(recipes) if len(recipes) > 1 else next(iter(recipes))
         ship.say(f"chosen: {chosen}")
         ship.final(chosen, recipes[chosen])
-        ship.few(chosen, recipes[chosen])
+        if not args.skip_few:
+            ship.few(chosen, recipes[chosen])
         if args.trees:
             trees(ship)
         rows += ship.rows

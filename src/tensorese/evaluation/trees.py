@@ -45,7 +45,12 @@ def tree_labels(programs: ProgramSet, tasks: Sequence[int]) -> tuple[npt.NDArray
 
 
 def fit_tree(
-    kind: str, setting: Setting, features: Floats, programs: ProgramSet, tasks: Sequence[int]
+    kind: str,
+    setting: Setting,
+    features: Floats,
+    programs: ProgramSet,
+    tasks: Sequence[int],
+    rounds: int = ROUNDS,
 ) -> Any:
     index, labels = tree_labels(programs, tasks)
     if kind == "lightgbm":
@@ -53,11 +58,11 @@ def fit_tree(
 
         shared = {"objective": "regression", "learning_rate": 0.05, "verbose": -1, "seed": 0}
         settings = {**shared, "feature_fraction": 0.5, **setting}
-        return lightgbm.train(settings, lightgbm.Dataset(features[index], labels), ROUNDS)
+        return lightgbm.train(settings, lightgbm.Dataset(features[index], labels), rounds)
     import xgboost
 
     shared = {"objective": "reg:squarederror", "eta": 0.05, "colsample_bytree": 0.5, "seed": 0}
-    return xgboost.train({**shared, **setting}, xgboost.DMatrix(features[index], labels), ROUNDS)
+    return xgboost.train({**shared, **setting}, xgboost.DMatrix(features[index], labels), rounds)
 
 
 def score_tree(kind: str, tree: Any, features: Floats) -> npt.NDArray[np.float64]:

@@ -20,6 +20,8 @@ FORMAT = "tensorese-model"
 FORMAT_VERSION = 1
 KIND_NAMES = ("tlp", "mtl-tlp")
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "card.md"
+TREES = "trees.safetensors"
+"""Where there are trees beside the networks; their checksum is in `config.json` too."""
 
 
 class ModelError(TensoreseError):
@@ -113,17 +115,19 @@ def _check(path: Path, config: dict[str, Any]) -> None:
         )
 
 
-def read_bytes(path: Path, config: Mapping[str, Any]) -> bytes:
-    """The weights' file, undamaged."""
-    file = path / WEIGHTS
+def read_bytes(
+    path: Path, config: Mapping[str, Any], name: str = WEIGHTS, key: str = "weights_sha256"
+) -> bytes:
+    """The weights' file (or the trees'), undamaged."""
+    file = path / name
     if not file.is_file():
         raise ModelError(
-            f"a model's weights are in {WEIGHTS}, but {path} has none; restore the folder"
+            f"a model's weights are in {name}, but {path} has none; restore the folder"
         )
     data = file.read_bytes()
-    if hashlib.sha256(data).hexdigest() != config.get("weights_sha256"):
+    if hashlib.sha256(data).hexdigest() != config.get(key):
         raise ModelError(
-            f"{WEIGHTS} must match the checksum in {CONFIG}, but in {path} it does not: the file "
+            f"{name} must match the checksum in {CONFIG}, but in {path} it does not: the file "
             "is damaged; restore it from a copy"
         )
     return data

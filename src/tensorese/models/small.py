@@ -7,19 +7,24 @@ Shape legend: N programs, M networks, F features.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError
-from safetensors.numpy import load
+from safetensors.numpy import load, save_file
 
 from tensorese.errors import did_you_mean
 from tensorese.language.reading import Reading
 from tensorese.models.context import context_of
 from tensorese.models.disk import (
+    CONFIG,
+    TREES,
     WEIGHTS,
     Card,
     ModelError,
@@ -28,10 +33,13 @@ from tensorese.models.disk import (
     read_card,
     read_config,
 )
+from tensorese.models.forest import PARTS, Forest
 from tensorese.records.nouns import Sketch, Workload
 
 Floats = npt.NDArray[np.float32]
 CHUNK = 2048  # rows at once: the hidden layers stay in the cache
+LOWEST = -6.0  # doublings behind the best that trees can tell
+CERTAIN = 0.98  # of the best's speed: more they are not believed to know
 
 
 def gelu(x: Floats) -> Floats:
@@ -106,6 +114,7 @@ class SmallModel:
             }
             count = int(config["members"]) + int(config["physics_members"])
             self.networks = [_Network(weights, k, config) for k in range(count)]
+            self.forests = _forests(folder, config)
             self.card: Card = read_card(config)
         except SafetensorError as error:
             raise ModelError(
@@ -137,6 +146,14 @@ class SmallModel:
             )
         return self._readings[key].features(decisions)
 
+    def second_opinion(self, features: Floats, head: int) -> Floats | None:
+        """`[N]`: the trees' log2 of speed, at most 0; None for a model without trees."""
+        forest = self.forests.get(self.platforms[head])
+        if forest is None:
+            return None
+        share = np.clip(forest.predict(features), 2.0**LOWEST, CERTAIN)
+        return np.log2(share).astype(np.float32)
+
     def outputs(self, features: Floats, head: int) -> Floats:
         """`[N, M, 2]`: rank score and logit of failing, by network."""
         if not len(features):
@@ -149,21 +166,58 @@ class SmallModel:
         return np.concatenate(parts)
 
     def score(self, features: Floats, head: int) -> Floats:
-        """As `TLP.score`: the members' mean, lowered by likely failures and disagreement."""
+        """As `TLP.score`: the members' mean, lowered by likely failures and disagreement.
+
+        Trees, where there are any, count as much as all networks together.
+        """
         outputs = self.outputs(features, head)
         each = outputs[:, :, 0] - softplus(outputs[:, :, 1] - np.float32(3.0))
+        second = self.second_opinion(features, head)
+        if second is not None:
+            share = np.exp2(second)  # as a rank score, of which it is the sigmoid
+            each = _beside(each, np.log(share / (1 - share)))
         scores: Floats = each.mean(1) - np.float32(self.doubt) * each.std(1)
         return scores
 
     def speed(self, features: Floats, head: int) -> Floats:
-        """`[N, M]`: log2 of speed against the task's best, as each network sees it, at most 0.
+        """`[N, M]`: log2 of speed against the task's best, as each network sees it, at most 0;
+        with trees `[N, 2 M]`, theirs as often as there are networks.
 
         Training fits the sigmoid of a rank score to the task's best latency over the program's.
         """
         outputs = self.outputs(features, head)
         behind = softplus(-outputs[:, :, 0]) + softplus(outputs[:, :, 1] - np.float32(3.0))
         speeds: Floats = -behind / np.float32(math.log(2.0))
-        return speeds
+        second = self.second_opinion(features, head)
+        return speeds if second is None else _beside(speeds, second)
+
+
+def _beside(each: Floats, second: Floats) -> Floats:
+    return np.concatenate([each, np.repeat(second[:, None], each.shape[1], axis=1)], axis=1)
+
+
+def _forests(folder: Path, config: dict[str, Any]) -> dict[str, Forest]:
+    """By platform; none where the folder has none."""
+    if "trees_sha256" not in config:
+        return {}
+    parts = load(read_bytes(folder, config, TREES, "trees_sha256"))
+    named = {name.rpartition("/")[0] for name in parts}
+    return {name: Forest({part: parts[f"{name}/{part}"] for part in PARTS}) for name in named}
+
+
+def add_trees(folder: Path, forests: dict[str, Forest]) -> None:
+    """Puts trees beside the networks of a saved model, by platform."""
+    config = read_config(folder)
+    parts = {
+        f"{name}/{part}": np.ascontiguousarray(forest.parts[part])
+        for name, forest in forests.items()
+        for part in PARTS
+    }
+    save_file(parts, folder / TREES)
+    config["trees_sha256"] = hashlib.sha256((folder / TREES).read_bytes()).hexdigest()
+    scratch = folder / f".{CONFIG}"
+    scratch.write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
+    os.replace(scratch, folder / CONFIG)
 
 
 def is_small(config: dict[str, Any]) -> bool:

@@ -1,0 +1,79 @@
+"""Trees as arrays: walked as LightGBM walks them, and heard beside the networks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_small import small_model
+
+from tensorese.language.machines import feature_names
+from tensorese.models.disk import TREES, Card, ModelError
+from tensorese.models.folder import load_model, save_model
+from tensorese.models.forest import LEAF, Forest, from_lightgbm
+from tensorese.models.small import SmallModel, add_trees
+
+pytestmark = pytest.mark.null
+
+
+def _stump(feature: int = 0) -> Forest:
+    """0.25 up to 1.5 in one feature, 0.75 above; and a tree that always says 0.1."""
+    return Forest(
+        {
+            "feature": np.array([[feature, LEAF, LEAF], [LEAF, LEAF, LEAF]]),
+            "threshold": np.array([[1.5, 0, 0], [0, 0, 0]]),
+            "left": np.array([[1, 0, 0], [0, 0, 0]]),
+            "right": np.array([[2, 0, 0], [0, 0, 0]]),
+            "value": np.array([[0, 0.25, 0.75], [0.1, 0, 0]]),
+        }
+    )
+
+
+def test_a_stump() -> None:
+    features = np.array([[1.0, 9], [1.5, 9], [1.6, 9]], dtype=np.float32)
+    np.testing.assert_allclose(_stump().predict(features), [0.35, 0.35, 0.85])
+    assert _stump().predict(features[:0]).shape == (0,)
+
+
+def test_as_lightgbm_says() -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1500, 6)).astype(np.float32)
+    y = np.where(x[:, 0] > 0, x[:, 1], -x[:, 2]) + 0.1 * rng.normal(size=1500)
+    settings = {"num_leaves": 15, "verbose": -1, "num_threads": 1, "seed": 0}
+    booster = lightgbm.train(settings, lightgbm.Dataset(x, y), 20)
+    np.testing.assert_allclose(
+        from_lightgbm(booster).predict(x), booster.predict(x), rtol=1e-5, atol=1e-6
+    )
+
+
+def _features(n: int = 40) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+    rng = np.random.default_rng(1)
+    return rng.normal(1.5, 2, (n, len(feature_names("cpu")))).astype(np.float32)
+
+
+def test_trees_count_as_much_as_all_networks(tmp_path: Path) -> None:
+    save_model(tmp_path, small_model(), Card())
+    features = _features()
+    alone = SmallModel(tmp_path)
+    add_trees(tmp_path, {"two-2c": _stump()})
+    both = SmallModel(tmp_path)
+    np.testing.assert_array_equal(both.score(features, 0), alone.score(features, 0))
+    share = _stump().predict(features)
+    wanted = (alone.score(features, 1) + np.log(share / (1 - share))) / 2
+    np.testing.assert_allclose(both.score(features, 1), wanted, atol=1e-5)
+    speeds = both.speed(features, 1)
+    assert speeds.shape == (40, 4) and both.speed(features, 0).shape == (40, 2)
+    np.testing.assert_allclose(speeds[:, 2], np.log2(share), atol=1e-5)
+    assert load_model(tmp_path).model.platforms == both.platforms  # torch reads the networks
+
+
+def test_damaged_trees_are_noticed(tmp_path: Path) -> None:
+    save_model(tmp_path, small_model(), Card())
+    add_trees(tmp_path, {"two-2c": _stump()})
+    data = bytearray((tmp_path / TREES).read_bytes())
+    data[-1] ^= 1
+    (tmp_path / TREES).write_bytes(bytes(data))
+    with pytest.raises(ModelError, match=r"trees\.safetensors must match the checksum"):
+        SmallModel(tmp_path)

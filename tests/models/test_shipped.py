@@ -1,0 +1,86 @@
+"""What comes with the package: it loads, it is small, and it has never seen a test task."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tensorese.collect.tasklist import read_tasks
+from tensorese.models.catalog import SHIPPED, choose, kept_models
+from tensorese.models.small import SmallModel
+from tensorese.records.nouns import Platform
+from tensorese.search.guided import AutoRanker
+from tensorese.search.rankers import ranker_named
+
+pytestmark = pytest.mark.null
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = sorted(path.parent for path in SHIPPED.glob("*/config.json"))
+every = pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+
+
+def test_which_there_are() -> None:
+    heads = {kept.head for kept in kept_models([SHIPPED])}
+    assert heads == {"emeraldrapids-1c", "emeraldrapids-2c", "emeraldrapids-16c", "h200"}
+    assert any(kept.heads == 3 for kept in kept_models([SHIPPED]))
+
+
+def test_together_they_are_small() -> None:
+    size = sum(path.stat().st_size for path in SHIPPED.rglob("*") if path.is_file())
+    assert size < 20e6
+
+
+@every
+def test_each_loads_and_scores(folder: Path) -> None:
+    model = SmallModel(folder)
+    rng = np.random.default_rng(0)
+    count = len(model.networks[0].first[0])
+    features = rng.normal(2, 3, (50, count)).astype(np.float32)
+    for head in range(len(model.platforms)):
+        scores = model.score(features, head)
+        assert np.isfinite(scores).all() and np.ptp(scores) > 0.01
+    assert (folder / "card.md").read_text().startswith(f"# {model.kind}")
+
+
+@every
+def test_no_test_task_was_trained_on(folder: Path) -> None:
+    listed = read_tasks(ROOT / "data" / "tasks.parquet")
+    test = {task.workload.id for task in listed if task.split == "test"}
+    seen = set(SmallModel(folder).card.training_workloads)
+    assert len(seen) > 50 and not seen & test
+
+
+def test_probe_tasks_are_training_tasks() -> None:
+    tasks = read_tasks(SHIPPED / "tasks.parquet")
+    assert {task.kind for task in tasks} == {"llvm", "cuda"}
+    assert all(task.split != "test" and task.workload.module for task in tasks)
+
+
+def test_a_wheel_has_them() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    globs = settings["tool"]["setuptools"]["package-data"]["tensorese"]
+    package = ROOT / "src" / "tensorese"
+    found = {path for glob in globs for path in package.glob(glob)}
+    wanted = {path for path in SHIPPED.rglob("*") if path.is_file()}
+    assert wanted <= found
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "folder"),
+    [
+        ("emeraldrapids-2c", {}, "emeraldrapids-2c"),
+        ("emeraldrapids-4c", {}, "mtl-cpu"),
+        ("znver4-2c", {}, "mtl-cpu"),
+        ("cuda-sm_90", {"kind": "cuda", "arch": "sm_90"}, "h200"),
+    ],
+)
+def test_what_auto_takes(name: str, target: dict[str, str], folder: str) -> None:
+    platform = Platform(name=name, target=json.dumps(target))
+    choice = choose(platform, [SHIPPED])
+    assert choice is not None and choice.folder.name == folder
+    ranker, said = ranker_named("auto", platform, [SHIPPED])
+    assert isinstance(ranker, AutoRanker) and folder in said
