@@ -31,6 +31,24 @@ def ablation() -> list[Job]:
     ]
 
 
+def ablation_cpu() -> list[Job]:
+    """The chain where no device is at hand: one epoch, batches of half the size, 2 seeds.
+
+    Without the published network itself, whose rows (10 epochs and more) came from a device.
+    """
+    where = {"platforms": ("v100",), "folds": (0,), "seeds": (0, 1), "jitters": (0.4,)}
+    jobs = []
+    for name, settings in chain().items():
+        if settings["trunk"].get("style") == "paper":
+            continue
+        groups = {**settings["groups"], "per_batch": settings["groups"]["per_batch"] // 2}
+        small = {**settings, "groups": groups, "scale": 0.1}
+        small |= {"physics_members": 4} if settings.get("physics_members") else {}
+        job = for_platform("v100", small)
+        jobs.append(Job(table="ablation, 1 epoch", system=name, brief=True, **where, **job))
+    return jobs
+
+
 def _line(trunk: Any, spec: Any, train: Any, groups: Any = NARROW, **more: Any) -> dict[str, Any]:
     fixed = {"trunk": trunk, "spec": spec, "train": train, "groups": groups, "scale": SCALE}
     return {**fixed, **more}

@@ -34,7 +34,7 @@ from tlp_stages import FROZEN
 from tlp_third import FOLDS
 
 Floats = npt.NDArray[np.float64]
-JITTERS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.3, 1.6)
+JITTERS = (0.0, 0.2, 0.4, 0.6, 0.8)
 TREE_JITTERS = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.15, 0.3, 0.6, 1.0)
 """Trees of regression score in labels, those of ranking on a scale of their own."""
 CANDIDATES = ((1, 4), (1, 8))
@@ -67,11 +67,8 @@ class Mix:
 
 
 def mixes(trunks: int, physics: int) -> list[Mix]:
-    counts = [k for k in (1, 4, 8, 12) if k <= physics]
-    found = [Mix(trunks=t, physics=p) for p in counts for t in range(trunks + 1)]
-    found += [Mix(trunks=t, physics=0) for t in range(1, trunks + 1)]
-    found.append(Mix(trunks=trunks, physics=8, doubt=0.5))
-    return [*found, Mix(trunks=trunks, physics=8, ranks=True)]
+    found = [Mix(trunks=trunks, physics=p) for p in (0, 4, 8, 12) if p <= physics]
+    return [*found, Mix(trunks=0, physics=8), Mix(trunks=trunks, physics=8, ranks=True)]
 
 
 def banked(folder: Path, data: Path, keep: Callable[[Banked], bool]) -> Iterator[tuple[Any, ...]]:

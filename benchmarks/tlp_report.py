@@ -86,25 +86,33 @@ def main_table(rows: Rows) -> str:
 
 
 def systems(rows: Rows, platform: str) -> dict[str, Rows]:
-    found = {
-        name: _select(rows, "main", name, platform) for name in ("tlp", "mtl-tlp", "first", "paper")
-    }
+    ours = ("tlp", "tlp without lots", "mtl-tlp", "second", "first", "paper")
+    found = {name: _select(rows, "main", name, platform) for name in ours}
     for columns in (FULL, "matrix"):
         trees = [r for r in rows if r["table"] == "trees" and r["columns"] == columns]
         for system in ("lightgbm", "xgboost"):
             name = f"{system} {chosen(trees, system, platform)}"
             found[f"{name} ({columns})"] = _select(trees, "trees", name, platform)
+            shaken = _select(trees, "trees", f"{name} with lots", platform)
+            if shaken:
+                found[f"{name} with lots ({columns})"] = shaken
     return found
 
 
-def with_first(rows: Rows, first: Rows) -> Rows:
-    """The main rows of the tables before the physical features stand beside the new ones."""
-    renamed = {"tlp": "first", "paper": "paper"}
+def with_former(rows: Rows, first: Rows, second: Rows) -> Rows:
+    """Main rows of former tables stand beside the new ones.
+
+    `first` is before the physical features; `second` before knots and lots, and the last that
+    has MTL-TLP.
+    """
+    names = {"tlp": "first", "paper": "paper"}
     old = [
-        {**row, "system": renamed.get(row["system"], row["system"])}
+        {**row, "system": names.get(row["system"], row["system"])}
         for row in first
-        if row["table"] == "trees" or (row["table"] == "main" and row["system"] in renamed)
+        if row["table"] == "trees" or (row["table"] == "main" and row["system"] in names)
     ]
+    names = {"tlp": "second", "mtl-tlp": "mtl-tlp"}
+    old += [{**row, "system": names[row["system"]]} for row in second if row["table"] == "main"]
     both = [*rows, *old]
     return [{**row, "columns": row["settings"].get("columns", "matrix")} for row in both]
 

@@ -64,6 +64,8 @@ class Job:
     physics_members: int = 0
     """Networks in one model: their mean less `doubt` times their disagreement is the score."""
     doubt: float = 0.0
+    jitter: float = 0.0
+    """Of the model that is made of the networks; judged where `jitters` or `tlp_mix` say so."""
     doubts: tuple[float, ...] = ()
     """Other doubts the same models are also judged with."""
     jitters: tuple[float, ...] = ()
@@ -76,7 +78,18 @@ class Job:
     """Not judged: every network's held-out scores are kept under this name (`tlp_bank`)."""
 
     def settings(self) -> dict[str, Any]:
-        skip = ("table", "system", "judged", "folds", "seeds", "doubts", "jitters", "brief", "bank")
+        skip = (
+            "table",
+            "system",
+            "judged",
+            "folds",
+            "seeds",
+            "doubts",
+            "jitter",
+            "jitters",
+            "brief",
+            "bank",
+        )
         return {k: v for k, v in asdict(self).items() if k not in skip}
 
 
@@ -162,6 +175,7 @@ def run_job(job: Job, data: Path, device: str, out: Path) -> list[dict[str, Any]
         members=job.members,
         physics_members=job.physics_members,
         doubt=job.doubt,
+        jitter=job.jitter,
     )
     train = TrainConfig(**job.train, groups=GroupConfig(**job.groups))
     runs: list[tuple[ProgramSet, list[int], int]] = []

@@ -27,7 +27,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from tlp_ablation import ablation, all_labels, mtl, mtl_more
+from tlp_ablation import ablation, ablation_cpu, all_labels, mtl, mtl_more
 from tlp_runs import Job, read_rows, row_key, run_job
 from tlp_stages import FROZEN, final, members, mixes, paper, smoke, sweep, thaw
 from tlp_third import freeze3, sweep3
@@ -43,6 +43,7 @@ STAGES: dict[str, Callable[[], list[Job]]] = {
     "mtl-all": all_labels,
     "mtl-more": mtl_more,
     "ablation": ablation,
+    "ablation-cpu": ablation_cpu,
 }
 FROM_THE_START = ("sweep", "members")
 Result = tuple[Job, list[dict[str, Any]], str]
@@ -212,9 +213,10 @@ def main() -> None:
 
         (run_trees if args.verb == "trees" else bank_trees)(args)
     else:
-        from tlp_report import report, with_first
+        from tlp_report import report, with_former
 
-        print(report(with_first(read_rows([args.out]), read_rows(args.rows))))
+        first, second = (read_rows([args.out / name]) for name in ("first", "second"))
+        print(report(with_former(read_rows([args.out]), first, second)))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import torch
 from tensorese.language import Encoder
 from tensorese.models.predict import as_batch, predict
 from tensorese.models.programs import ProgramSet, encode_programs
-from tensorese.models.ranker import TLPRanker, bf16_is_faster
+from tensorese.models.ranker import TLPRanker, bf16_is_faster, encoded_values
 from tensorese.models.tlp import TLP, ModelError, TLPConfig, lots
 from tensorese.models.trunk import TrunkConfig
 from tensorese.search.base import Ranker
@@ -95,3 +95,11 @@ def test_a_shaken_model_scores_alike_by_both_ways(toy: ProgramSet) -> None:
     want = predict(model, batch, torch.from_numpy(toy.members[0]))[:, 0].numpy()
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
     assert np.abs(got - TLPRanker(still, bf16=False).score(*asked)).max() > 0.1
+
+
+def test_values_in_pieces_are_the_same(toy: ProgramSet) -> None:
+    pair = toy.pairs[0]
+    ranker = TLPRanker(_model(toy))
+    template = ranker._template(toy.workloads[pair.workload], pair.sketch)[0]
+    many = np.resize(toy.decisions[0], (1000, toy.decisions[0].shape[1]))
+    np.testing.assert_array_equal(encoded_values(template, many, piece=64), template.values(many))

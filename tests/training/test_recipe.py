@@ -72,8 +72,5 @@ def test_defaults_are_the_frozen_configuration() -> None:
     assert {k: trunk[k] for k in frozen["trunk"]} == frozen["trunk"]
     assert {k: train[k] for k in frozen["train"]} == frozen["train"]
     assert {k: train["groups"][k] for k in frozen["groups"]} == frozen["groups"]
-    assert (recipe.members, recipe.physics_members, recipe.doubt) == (
-        frozen["members"],
-        frozen["physics_members"],
-        frozen["doubt"],
-    )
+    for name in ("members", "physics_members", "doubt", "jitter"):
+        assert getattr(recipe, name) == frozen[name], name

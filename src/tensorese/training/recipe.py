@@ -28,10 +28,11 @@ from tensorese.training.groups import GroupConfig
 from tensorese.training.trainer import Progress, TrainConfig, Trainer
 
 SPLITS = ("by-workload", "by-operator", "by-network")
-MEMBERS = 2
+MEMBERS = 1
 PHYSICS_MEMBERS = 4
+KNOTS = 6
 DOUBT = 0.0
-JITTER = 0.0
+JITTER = 0.4
 VALIDATION_SHARE = 8
 """One in this many training workloads validates."""
 
@@ -52,7 +53,7 @@ class Recipe:
     physics_members: int = PHYSICS_MEMBERS
     doubt: float = DOUBT
     jitter: float = JITTER
-    trunk: TrunkConfig = dataclasses.field(default_factory=TrunkConfig)
+    trunk: TrunkConfig = dataclasses.field(default_factory=lambda: TrunkConfig(knots=KNOTS))
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
 
 
