@@ -42,7 +42,8 @@ def test_a_finalist_is_built_once_timed_longer_and_verified_every_time() -> None
     for one in [*first, *again]:
         assert one.status is Status.OK and one.origin == FINALIST
         assert one.verification["passed"]
-        assert len(one.run_secs) >= 10 or sum(one.run_secs) > 0.05
+        taken = [*one.run_secs, *one.timing["disturbed"]]
+        assert len(taken) >= 10 or sum(taken) > 0.05
     assert [a.build_secs for a in first] == [b.build_secs for b in again], "not built again"
 
 
