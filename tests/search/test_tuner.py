@@ -104,6 +104,11 @@ def test_an_exhausted_space_ends_a_run_without_limits(tmp_path: Path) -> None:
     assert 0 < run.trials < 1000
 
 
+def test_a_time_limit_that_start_up_ate_is_no_success(tasks: list[Task], tmp_path: Path) -> None:
+    with pytest.raises(TuneError, match=r"--minutes must leave time to measure, but 1 were over"):
+        tune(tasks, tmp_path / "run", minutes=1.0, started=time.time() - 600)
+
+
 def test_a_minutes_limit_leaves_time_for_the_end(tasks: list[Task], tmp_path: Path) -> None:
     begun = time.time()
     run = tune(tasks, tmp_path / "run", minutes=0.05, started=begun)

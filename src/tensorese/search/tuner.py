@@ -127,6 +127,11 @@ class Tuner:
 
     def _require_something(self) -> None:
         """A run without one valid program must never end as if all was well."""
+        if not self._trials() and self.stopped == "time is up":
+            raise TuneError(
+                f"--minutes must leave time to measure, but {self.config.minutes:g} were over "
+                "before the first trial; allow more, on a machine that is not busy"
+            )
         require_success([m for task in self.tasks for m in task.measurements])
         if all(task.progress.over.startswith(_UNTUNABLE) for task in self.tasks):
             first = self.tasks[0]
