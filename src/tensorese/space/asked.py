@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -20,7 +18,7 @@ class Asked(Generic[Answer]):
     """The answer depends on `columns`, on whether `capped` ones are 1, on products of `spans`."""
 
     ask: Callable[[Ints], Answer]
-    """The answer for one row, given the whole row; called from several threads."""
+    """The answer for one row, given the whole row."""
     columns: tuple[int, ...] = ()
     capped: tuple[int, ...] = ()
     spans: tuple[tuple[int, ...], ...] = ()
@@ -30,21 +28,13 @@ class Asked(Generic[Answer]):
         """The distinct answers, and for each row which of them is its own."""
         unique, first, which = unique_rows(self._keys(rows))
         keys = list(map(tuple, unique.tolist()))
-        new = [(key, at) for key, at in zip(keys, first, strict=True) if key not in self.known]
-        answers = ask_all(self.ask, [rows[at] for _, at in new])
-        self.known.update(zip((key for key, _ in new), answers, strict=True))
+        for key, at in zip(keys, first, strict=True):
+            # One by one: a search asks while programs are timed on the other cores.
+            if key not in self.known:
+                self.known[key] = self.ask(rows[at])
         return [self.known[key] for key in keys], which
 
     def _keys(self, rows: Ints) -> Ints:
         products = [rows[:, list(span)].prod(1)[:, None] for span in self.spans]
         short = (rows[:, list(self.capped)] == 1).astype(np.int64)
         return np.hstack([rows[:, list(self.columns)], short, *products])
-
-
-def ask_all(ask: Callable[[Ints], Answer], rows: list[Ints]) -> list[Answer]:
-    """An answer a row, on all cores: TVM frees the GIL while it thinks."""
-    cores = len(os.sched_getaffinity(0))
-    if cores == 1 or len(rows) < 2:
-        return [ask(row) for row in rows]
-    with ThreadPoolExecutor(cores) as pool:
-        return list(pool.map(ask, rows))

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tensorese.space.asked import Asked, ask_all
+from tensorese.space.asked import Asked
 from tensorese.space.tiles import Bools, Ints, unique_rows
 
 
@@ -161,9 +161,9 @@ class PlacedRegion:
         verdicts = self.verdicts
         unique, first, which = unique_rows(self._spans(rows[at]))
         keys = list(map(tuple, unique.tolist()))
-        new = [(key, row) for key, row in zip(keys, at[first], strict=True) if key not in verdicts]
-        answers = ask_all(self.ask, [rows[row] for _, row in new])
-        verdicts.update(zip((key for key, _ in new), answers, strict=True))
+        for key, row in zip(keys, at[first], strict=True):
+            if key not in verdicts:
+                verdicts[key] = self.ask(rows[row])
         found[at] = np.array([verdicts[key] for key in keys], dtype=np.bool_)[which]
         return found
 
