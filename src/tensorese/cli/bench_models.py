@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -101,4 +102,6 @@ def _table(rows: list[Row]) -> None:
             f"{figures['tasks']:.0f}",
             row.note,
         )
-    Console().print(table)
+    # A file or a pipe has no width: names are not cut there.
+    console = Console() if sys.stdout.isatty() else Console(width=140)
+    console.print(table)
