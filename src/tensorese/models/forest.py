@@ -65,7 +65,7 @@ def from_lightgbm(booster: Any) -> Forest:
     """The arrays of a trained booster; its features must never be missing or categorical."""
     trees = [_flat(tree["tree_structure"]) for tree in booster.dump_model()["tree_info"]]
     size = max(len(tree) for tree in trees)
-    parts = {
+    parts: dict[str, npt.NDArray[Any]] = {
         "feature": np.full((len(trees), size), LEAF, dtype=np.int16),
         "threshold": np.zeros((len(trees), size)),
         "left": np.zeros((len(trees), size), dtype=np.int16),

@@ -39,7 +39,7 @@ class _Word:
         with one_thread():
             each = self.model.speed(features, self.head).astype(np.float64)
         # A search finds what a model overrates: where its networks disagree it is believed less.
-        return np.maximum(each.mean(1) - DOUBT * each.std(1), LOWEST)
+        return np.asarray(np.maximum(each.mean(1) - DOUBT * each.std(1), LOWEST))
 
     def predict(self, sketch: Sketch, rows: Ints) -> Floats:
         return self._speed(sketch, rows) - self.centre

@@ -84,12 +84,12 @@ class SmallSet:
 
     @cached_property
     def centre(self) -> Floats:
-        return self.features.mean(0)
+        return np.asarray(self.features.mean(0))
 
     @cached_property
     def spread(self) -> Floats:
         deviation = self.features.std(0)
-        return np.where(deviation > 1e-4, deviation, np.float32(_CONSTANT))
+        return np.asarray(np.where(deviation > 1e-4, deviation, np.float32(_CONSTANT)))
 
     @cached_property
     def standard(self) -> Encoded:
@@ -167,11 +167,11 @@ def to_standard(model: TLP, given: SmallSet, *, back: bool = False) -> TLP:
             bias = model.get_parameter(name.removesuffix("weight") + "bias")
             where = weight.device
             if back:
-                bias -= (weight / spread.to(where)) @ centre.to(where)
-                weight /= spread.to(where) * SCALE
+                bias.sub_((weight / spread.to(where)) @ centre.to(where))
+                weight.div_(spread.to(where) * SCALE)
             else:
-                bias += weight @ (centre.to(where) * SCALE)
-                weight *= spread.to(where) * SCALE
+                bias.add_(weight @ (centre.to(where) * SCALE))
+                weight.mul_(spread.to(where) * SCALE)
     return model
 
 
