@@ -21,7 +21,9 @@ STARTED = time.time()
 BUILD_SECS = float(os.environ.get("STOCK_BUILD_SECS", "120"))
 
 
-def ours(module_file: Path, folder: Path, trials: int, seed: int) -> dict[str, Any]:
+def ours(
+    module_file: Path, folder: Path, trials: int, seed: int, model: str = "none"
+) -> dict[str, Any]:
     from tensorese.measure.crew import start_early
 
     start_early("llvm")
@@ -32,7 +34,7 @@ def ours(module_file: Path, folder: Path, trials: int, seed: int) -> dict[str, A
     platform = platform_of(target)
     with TuningFarm(target, platform=platform) as farm:
         from tensorese.identity import workload_of
-        from tensorese.search.online import OnlineRanker
+        from tensorese.search.rankers import ranker_named
         from tensorese.search.tune_tasks import tune_tasks
         from tensorese.search.tuning_config import TuneConfig
         from tensorese.tvm_env import import_tvm
@@ -55,7 +57,7 @@ def ours(module_file: Path, folder: Path, trials: int, seed: int) -> dict[str, A
             target=target,
             platform=platform,
             measurer=farm,
-            ranker=OnlineRanker(),
+            ranker=ranker_named(model, platform)[0],
             out=folder / "run",
             config=TuneConfig(trials=trials, seed=seed),
             model=module_file.stem,
@@ -72,6 +74,11 @@ def ours(module_file: Path, folder: Path, trials: int, seed: int) -> dict[str, A
         "phases": _summed([b["phases"] for b in batches]),
         "torch_imported": "torch" in sys.modules,
     }
+
+
+def auto(module_file: Path, folder: Path, trials: int, seed: int) -> dict[str, Any]:
+    """Ours, starting from the model that is shipped for this platform."""
+    return ours(module_file, folder, trials, seed, model="auto")
 
 
 def _summed(phases: list[dict[str, float]]) -> dict[str, float]:
@@ -136,7 +143,7 @@ def _best_line(path: Path) -> Any:
 
 def main() -> None:
     system, module_file, folder, trials, seed = sys.argv[1:6]
-    tuned = {"ours": ours, "stock": stock}[system]
+    tuned = {"ours": ours, "auto": auto, "stock": stock}[system]
     result = tuned(Path(module_file), Path(folder), int(trials), int(seed))
     print(json.dumps(result), flush=True)
 

@@ -29,6 +29,7 @@ ROWS = "tune_vs_metaschedule.jsonl"
 WORK = ROOT / "runs" / "tune_vs_metaschedule"
 LONG_TASKS = ("conv2d_3x3", "matmul", "depthwise")
 LONG_TRIALS = 256
+AUTO_TRIALS = 32  # of ours with the shipped model
 _KEY = ("system", "task", "seed", "trials", "machine", "tvm")
 
 
@@ -63,6 +64,7 @@ def wanted(tasks: list[str], trials: int, seeds: int, long: int) -> Iterator[dic
         yield {"system": "stock", "task": task, "seed": 0, "trials": trials, **here}
         for seed in range(seeds):
             yield {"system": "ours", "task": task, "seed": seed, "trials": trials, **here}
+            yield {"system": "auto", "task": task, "seed": seed, "trials": AUTO_TRIALS, **here}
     for task in LONG_TASKS if long else ():
         if task in tasks:
             yield {"system": "stock", "task": task, "seed": 0, "trials": long, **here}
