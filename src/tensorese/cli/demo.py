@@ -20,9 +20,9 @@ import click
 @click.option("--seed", default=0, show_default=True, help="Of the search.")
 @click.option("--json", "as_json", is_flag=True, help="Events as JSON, one a line.")
 def demo(network: str, minutes: float, out: Path, seed: int, as_json: bool) -> int:
-    """Tune a network on this CPU from nothing; print tuned, untuned and torch latency.
+    """Tune a network on this CPU with a shipped model; print tuned, untuned and torch latency.
 
-    It is `tensorese tune NETWORK --model none --minutes M --out RUN` and nothing more. A second
+    It is `tensorese tune NETWORK --minutes M --out RUN` and nothing more. A second
     demo finds its time used up, and builds and times the library again.
     """
     from tensorese import api
@@ -32,7 +32,7 @@ def demo(network: str, minutes: float, out: Path, seed: int, as_json: bool) -> i
         run = api.tune(
             network,
             minutes=minutes,
-            ranker="none",
+            ranker="auto",
             out=out,
             callbacks=[view],
             seed=seed,
