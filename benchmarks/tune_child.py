@@ -1,6 +1,6 @@
 """One timed process of the comparison: tunes one module with one system and prints its result.
 
-    python benchmarks/tune_child.py SYSTEM MODULE.json FOLDER TRIALS SEED
+    python benchmarks/tune_child.py SYSTEM MODULE.json FOLDER TRIALS SEED [host|cuda]
 
 The last line on stdout is the result as JSON; whoever started the process takes the time of it.
 Each system imports what it needs and no more: start-up is part of what is compared.
@@ -22,15 +22,15 @@ BUILD_SECS = float(os.environ.get("STOCK_BUILD_SECS", "120"))
 
 
 def ours(
-    module_file: Path, folder: Path, trials: int, seed: int, model: str = "none"
+    module_file: Path, folder: Path, trials: int, seed: int, where: str, model: str = "none"
 ) -> dict[str, Any]:
     from tensorese.measure.crew import start_early
 
-    start_early("llvm")
+    start_early("cuda" if where == "cuda" else "llvm")
     from tensorese.measure.tuning_farm import TuningFarm
     from tensorese.targets import parse_target, platform_of
 
-    target = parse_target("host")
+    target = parse_target(where)
     platform = platform_of(target)
     with TuningFarm(target, platform=platform) as farm:
         from tensorese.identity import workload_of
@@ -76,9 +76,9 @@ def ours(
     }
 
 
-def auto(module_file: Path, folder: Path, trials: int, seed: int) -> dict[str, Any]:
+def auto(module_file: Path, folder: Path, trials: int, seed: int, where: str) -> dict[str, Any]:
     """Ours, starting from the model that is shipped for this platform."""
-    return ours(module_file, folder, trials, seed, model="auto")
+    return ours(module_file, folder, trials, seed, where, model="auto")
 
 
 def _summed(phases: list[dict[str, float]]) -> dict[str, float]:
@@ -86,8 +86,12 @@ def _summed(phases: list[dict[str, float]]) -> dict[str, float]:
     return {name: round(sum(p.get(name, 0.0) for p in phases), 3) for name in sorted(names)}
 
 
-def stock(module_file: Path, folder: Path, trials: int, seed: int) -> dict[str, Any]:
-    """MetaSchedule as it comes, but with all cores and a build limit that its start-up fits in."""
+def stock(module_file: Path, folder: Path, trials: int, seed: int, where: str) -> dict[str, Any]:
+    """MetaSchedule as it comes, but with all cores and a build limit that its start-up fits in.
+
+    On CUDA with its plain rules, which are the space ours searches too: what it takes by default
+    is the tensor-core family.
+    """
     cores = len(os.sched_getaffinity(0))
     os.environ["TVM_NUM_THREADS"] = str(cores)
     import tvm
@@ -118,6 +122,7 @@ def stock(module_file: Path, folder: Path, trials: int, seed: int) -> dict[str, 
         work_dir=str(folder / "work"),
         max_trials_global=trials,
         builder=ms.builder.LocalBuilder(timeout_sec=BUILD_SECS),
+        space=_plain_cuda(ms) if where == "cuda" else "post-order-apply",
         cost_model="xgb",
         measure_callbacks=callbacks,
         num_tuning_cores=cores,
@@ -134,6 +139,11 @@ def stock(module_file: Path, folder: Path, trials: int, seed: int) -> dict[str, 
     }
 
 
+def _plain_cuda(ms: Any) -> Any:
+    rules = {name: "cuda" for name in ("sch_rules", "postprocs", "mutator_probs")}
+    return ms.space_generator.PostOrderApply(**rules)
+
+
 def _best_line(path: Path) -> Any:
     """The fastest record as the database writes it; `as_json` cannot write a layout's index map."""
     records = [json.loads(line)[1] for line in path.read_text().splitlines() if line.strip()]
@@ -143,8 +153,9 @@ def _best_line(path: Path) -> Any:
 
 def main() -> None:
     system, module_file, folder, trials, seed = sys.argv[1:6]
+    where = sys.argv[6] if len(sys.argv) > 6 else "host"
     tuned = {"ours": ours, "auto": auto, "stock": stock}[system]
-    result = tuned(Path(module_file), Path(folder), int(trials), int(seed))
+    result = tuned(Path(module_file), Path(folder), int(trials), int(seed), where)
     print(json.dumps(result), flush=True)
 
 

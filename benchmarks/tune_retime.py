@@ -11,40 +11,38 @@ from pathlib import Path
 from typing import Any
 
 from common import provenance
-from tune_subgraphs import SUBGRAPHS
-
-RETIMED = "tune_vs_metaschedule_retimed.json"
 
 
-def retime(
-    out: Path, rows: list[dict[str, Any]], here: dict[str, str], trials: int, rounds: int
-) -> None:
+def retimed_file(chosen: Any, out: Path) -> Path:
+    return out / f"{chosen.title}_retimed.json"
+
+
+def retime(chosen: Any, out: Path, rows: list[dict[str, Any]], rounds: int, trials: int) -> None:
     from tensorese.measure.tuning_farm import TuningFarm
     from tensorese.targets import parse_target, platform_of
+    from tune_vs_metaschedule import machine
 
-    target = parse_target("host")
+    here = machine(chosen.target)
+    target = parse_target(chosen.target)
     found: dict[str, Any] = {}
     with TuningFarm(target, platform=platform_of(target)) as farm:
-        for task in SUBGRAPHS:
-            mine = [r for r in rows if r["task"] == task and all(r[k] == here[k] for k in here)]
+        for name, task in chosen.tasks.items():
+            mine = [r for r in rows if r["task"] == name and all(r[k] == here[k] for k in here)]
             mine = [r for r in mine if r["trials"] == trials or r["system"] != "ours"]
-            if not {"ours", "stock"} <= {r["system"] for r in mine}:
+            if "stock" not in {r["system"] for r in mine} or len(mine) < 2:
                 continue
-            found[task] = _race(farm, task, target, mine, rounds)
-            said = {name: f"{entry['latency'] * 1e3:.4f} ms" for name, entry in found[task].items()}
-            print(f"{task}: {said}", flush=True)
+            found[name] = _race(farm, task, mine, rounds)
+            said = {who: f"{entry['latency'] * 1e3:.4f} ms" for who, entry in found[name].items()}
+            print(f"{name}: {said}", flush=True)
     out.mkdir(parents=True, exist_ok=True)
-    (out / RETIMED).write_text(
-        json.dumps({"tasks": found, **here, **provenance()}, indent=1) + "\n"
-    )
+    kept = json.dumps({"tasks": found, "where": here, **provenance()}, indent=1)
+    retimed_file(chosen, out).write_text(kept + "\n")
 
 
-def _race(
-    farm: Any, task: str, target: str, rows: list[dict[str, Any]], rounds: int
-) -> dict[str, Any]:
-    module = SUBGRAPHS[task].module()
+def _race(farm: Any, task: Any, rows: list[dict[str, Any]], rounds: int) -> dict[str, Any]:
+    module = task.module()
     names = [f"{r['system']}-{r['trials']}-{r['seed']}" for r in rows]
-    candidates = [_candidate(module, target, row) for row in rows]
+    candidates = [_candidate(module, row) for row in rows]
     turns: dict[str, list[float]] = {name: [] for name in names}
     verdicts: dict[str, bool] = {}
     for _ in range(rounds):
@@ -52,7 +50,7 @@ def _race(
             turns[name].append(measurement.latency)
             verdicts[name] = bool(measurement.verification.get("passed"))
             if measurement.error:
-                raise SystemExit(f"{task} {name}: {measurement.status} {measurement.error}")
+                raise SystemExit(f"{task.name} {name}: {measurement.status} {measurement.error}")
     return {
         name: {
             "latency": statistics.median(times),
@@ -63,7 +61,7 @@ def _race(
     }
 
 
-def _candidate(module: Any, target: str, row: dict[str, Any]) -> Any:
+def _candidate(module: Any, row: dict[str, Any]) -> Any:
     """Both kinds go in as scheduled modules, built by the same builder."""
     from tensorese.measure.tuning_farm import FINALIST
     from tensorese.tvm_env import import_tvm

@@ -1,12 +1,15 @@
-"""Eight subgraphs of real networks as TIR modules: what both systems of the comparison tune.
+"""What both systems of the comparison tune: eight subgraphs, and tasks of the test networks.
 
 Weights are free for re-layout on both sides, as they are when a network is compiled for a CPU.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from tensorese.tvm_env import import_tvm
@@ -144,3 +147,37 @@ SUBGRAPHS = {
         Subgraph(name="softmax", source="BERT-base, 12 heads of 128x128", make=_softmax),
     )
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestTask:
+    """A task of a network that no shipped model was trained on."""
+
+    name: str
+    source: str
+    workload: str
+
+    def module(self) -> Any:
+        return import_tvm().ir.load_json(listed_modules()[self.workload])
+
+
+def test_tasks(kind: str) -> dict[str, TestTask]:
+    """Those of the list that was committed before any model was trained."""
+    listed = json.loads(Path(__file__).with_name("test_tasks.json").read_text())[kind]
+    tasks = [
+        TestTask(
+            name=f"{entry['class']}-{entry['workload'][:4]}",
+            source=f"{entry['network']}: {entry['shape']}",
+            workload=entry["workload"],
+        )
+        for entry in listed
+    ]
+    return {task.name: task for task in tasks}
+
+
+@cache
+def listed_modules() -> dict[str, str]:
+    from tensorese.collect.tasklist import read_tasks
+
+    path = Path(__file__).parents[1] / "data" / "tasks.parquet"
+    return {task.workload.id: task.workload.module for task in read_tasks(path)}
