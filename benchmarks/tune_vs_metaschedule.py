@@ -44,9 +44,9 @@ def machine(target: str = "host") -> dict[str, str]:
     cpu = about["machine"]
     name = f"{cpu['cpu']}, {cpu['cores']} cores"
     if target == "cuda":
-        from tensorese.tvm_env import import_tvm
-
-        name = f"{import_tvm().cuda(0).device_name}, {name}"
+        asked = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+        found = subprocess.run(asked, capture_output=True, text=True, check=True)
+        name = f"{found.stdout.splitlines()[0]}, {name}"
     return {"machine": name, "tvm": str(about["versions"].get("apache-tvm", ""))}
 
 

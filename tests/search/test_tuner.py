@@ -195,6 +195,48 @@ def test_an_earlier_run_is_where_a_new_one_starts(tasks: list[Task], tmp_path: P
         pass
 
 
+class ManyBuilders(MadeUpMeasurer):
+    builds_at_once = 64
+    submitted = 0
+
+    def submit(self, candidates: Any) -> Any:
+        self.submitted += 1
+        return super().submit(candidates)
+
+
+class OneBuilder(ManyBuilders):
+    builds_at_once = 1
+
+
+@pytest.mark.parametrize(("measurer", "flying"), [(ManyBuilders, 3), (OneBuilder, 2)])
+def test_batches_of_other_tasks_keep_idle_builders_busy(
+    tasks: list[Task], tmp_path: Path, measurer: type[ManyBuilders], flying: int
+) -> None:
+    seen = []
+    farm = measurer()
+
+    class Watch(Callback):
+        def on_batch(self, event: BatchDone) -> None:
+            seen.append(farm.submitted)
+
+    tune(tasks, tmp_path / "run", farm, trials=60, callbacks=[Watch()])
+    assert seen[0] == flying
+
+
+def test_one_task_is_never_thought_of_a_third_time_before_it_learnt(
+    tasks: list[Task], tmp_path: Path
+) -> None:
+    seen = []
+    farm = ManyBuilders()
+
+    class Watch(Callback):
+        def on_batch(self, event: BatchDone) -> None:
+            seen.append(farm.submitted)
+
+    tune(tasks[:1], tmp_path / "run", farm, trials=60, callbacks=[Watch()])
+    assert seen[0] == 2
+
+
 class KilledInABatch(MadeUpMeasurer):
     """Dies after some measurements of a batch were stored, as `kill -9` would have it."""
 

@@ -76,6 +76,11 @@ class Measurer(ABC):
     def submit(self, candidates: Sequence[Candidate]) -> Ticket:
         """Starts measuring and returns at once; results arrive as they complete."""
 
+    @property
+    def builds_at_once(self) -> int:
+        """Candidates it can work on side by side: with fewer in flight it is idle in part."""
+        return 1
+
     def measure(self, candidates: Sequence[Candidate]) -> list[Measurement]:
         """Measures and waits; results in the order of `candidates`."""
         results: dict[int, Measurement] = dict(self.submit(candidates))

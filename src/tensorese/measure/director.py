@@ -74,7 +74,7 @@ class Director:
             threads=self.plan.threads,
         )
         self.selector.register(self.crew.control, selectors.EVENT_READ, self._on_notice)
-        for _ in range(self.config.build_workers or len(self.plan.builders)):
+        for _ in range(self.farm.builds_at_once):
             self._ask("build", 0)
         self._start_runners()
 

@@ -71,6 +71,10 @@ class Farm(Measurer):
         """The sentinel's latest time over its first; 1 on a steady machine."""
         return self._director.sentinel.drift
 
+    @property
+    def builds_at_once(self) -> int:
+        return self.config.build_workers or len(self.plan.builders)
+
     def submit(self, candidates: Sequence[Candidate]) -> Ticket:
         if self._closing:
             raise MeasureError("a closed farm cannot measure; create another")

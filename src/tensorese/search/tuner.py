@@ -1,8 +1,9 @@
 """The tuning loop: pick a task, propose, measure, learn; until a limit is reached.
 
 Two batches are in flight, of different tasks where there are two: while one is built and timed
-the next is thought of. What a batch is made of depends on the seed and on the batches learnt from
-before it alone, so a run that was killed goes on exactly as it would have.
+the next is thought of. Where more builders would stand idle, so are batches of other tasks. What
+a batch is made of depends on the seed, the number of builders and the batches learnt from before
+it alone, so a run that was killed goes on exactly as it would have.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from tensorese.search.tuning_task import ProposerOf, TuningTask, Untunable
 from tensorese.search.warm import Learnt, first_rows
 
 _DEPTH = 2
+_PER_BUILDER = 2  # programs in flight: one is built, one waits
 _SAVE_SECS = 30.0
 _UNTUNABLE = "not tuned"
 
@@ -141,10 +143,18 @@ class Tuner:
             )
 
     def _fill(self) -> None:
-        while len(self.in_flight) < _DEPTH and not self.stopped:
+        while self._wants_more() and not self.stopped:
             with self._thinking():
                 if not self._launch():
                     break
+
+    def _wants_more(self) -> bool:
+        """No task is thought of twice at once only to keep builders busy."""
+        if len(self.in_flight) < _DEPTH:
+            return True
+        flying = sum(len(flight.programs) for flight in self.in_flight)
+        idle = set(self.scheduler.active) - {flight.task for flight in self.in_flight}
+        return bool(idle) and flying < _PER_BUILDER * self.measurer.builds_at_once
 
     def _launch(self) -> bool:
         """Submits the next batch, if there is one now."""
