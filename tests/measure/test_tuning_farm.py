@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import replace
+from multiprocessing import Pipe
 
 import pytest
 
 import farm_support as programs
 from tensorese.measure.base import Candidate
+from tensorese.measure.crew import Worker
 from tensorese.measure.tuning_farm import FINALIST, Cancelled, TuningFarm
 from tensorese.records.nouns import Status
 
@@ -67,7 +69,31 @@ def test_builds_far_beyond_the_usual_are_cut() -> None:
         director = farm._director
         job = type("Job", (), {"workload_id": "w", "candidate": programs.good()[0]})()
         assert director._build_limit(job) == farm.config.build_timeout  # type: ignore[attr-defined]
+        director.build_secs["w"] = [0.5] * 3  # type: ignore[attr-defined]
+        assert director._build_limit(job) == pytest.approx(8.0)  # type: ignore[attr-defined]
         director.build_secs["w"] = [0.5] * 8  # type: ignore[attr-defined]
         assert director._build_limit(job) == pytest.approx(4.0)  # type: ignore[attr-defined]
         director.build_secs["w"] = [0.05] * 8  # type: ignore[attr-defined]
         assert director._build_limit(job) == pytest.approx(2.0)  # type: ignore[attr-defined]
+
+
+def test_a_build_begun_before_its_like_were_known_is_hurried() -> None:
+    worker = Worker(pid=0, role="build", lane=0, connection=Pipe()[0])
+    worker.allow(30.0)
+    deadline = worker.deadline
+    worker.hurry(8.0)
+    assert worker.deadline == pytest.approx(deadline - 22.0) and worker.limit == 8.0
+    worker.hurry(20.0)
+    assert worker.limit == 8.0, "it is never given more"
+
+
+def test_one_crawling_build_does_not_hold_a_batch_up() -> None:
+    with TuningFarm(programs.host_target()) as farm:
+        others = programs.good()
+        crawler = programs.crawls_in_llvm()
+        same = replace(crawler.program, workload=others[0].program.workload)
+        crawler = replace(crawler, program=same)
+        started = time.monotonic()
+        results = farm.measure([crawler, *[others[0]] * 4])
+        assert results[0].status == Status.BUILD_TIMEOUT
+        assert time.monotonic() - started < 0.6 * farm.config.build_timeout

@@ -42,7 +42,8 @@ TUNING = FarmConfig(
 )
 IN_NETWORK = dataclasses.replace(TUNING, timing=dataclasses.replace(TUNING.timing, cache="rotated"))
 """For tasks that will run as kernels of one network: weights are not found in the near caches."""
-_SLOW_BUILD, _LEAST_BUILD, _KNOWN_BUILDS = 8.0, 2.0, 8
+_PATIENCE = ((8, 8.0, 2.0), (3, 16.0, 6.0))
+"""Of so many known builds, so many times the median is allowed, and at least so many seconds."""
 
 
 class Cancelled(MeasureError):
@@ -172,10 +173,20 @@ class TuningDirector(Director):
     def _build_limit(self, job: Job) -> float:
         """What takes LLVM many times longer than its like has never been the best."""
         known = self.build_secs.get(job.workload_id, [])
-        if len(known) < _KNOWN_BUILDS or job.candidate.origin == FINALIST:
+        if job.candidate.origin == FINALIST:
             return self.config.build_timeout
-        usual = max(_LEAST_BUILD, _SLOW_BUILD * statistics.median(known))
-        return min(self.config.build_timeout, usual)
+        for builds, times, least in _PATIENCE:
+            if len(known) >= builds:
+                usual = max(least, times * statistics.median(known))
+                return min(self.config.build_timeout, usual)
+        return self.config.build_timeout
+
+    def _hurry(self, workload_id: str) -> None:
+        """Builds begun when less was known of their like are held to what is known now."""
+        for worker in self.workers.values():
+            job = worker.job
+            if worker.role == "build" and isinstance(job, Job) and job.workload_id == workload_id:
+                worker.hurry(self._build_limit(job))
 
     # -- finalists ------------------------------------------------------------------------
 
@@ -195,6 +206,7 @@ class TuningDirector(Director):
         super()._on_built(job, reply)
         if reply["status"] == "ok":
             self.build_secs.setdefault(job.workload_id, []).append(float(reply["secs"]))
+            self._hurry(job.workload_id)
         if job.candidate.origin == FINALIST and reply["status"] == "ok":
             self.kept[job.candidate.program.id] = (job.artifact, reply)
 
