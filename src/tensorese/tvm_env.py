@@ -15,7 +15,7 @@ import sys
 import types
 from typing import Any
 
-from tensorese import __version__, vector_math
+from tensorese import __version__, aligned_stack, vector_math
 from tensorese.errors import TensoreseError
 
 FIRST_BAD_FFI = (0, 1, 15)
@@ -32,7 +32,7 @@ _INTRINSICS = {
     "metal": "metal",
 }
 _INTRIN_ROOT = "tvm.s_tir.tensor_intrin"
-_VECTOR_MATH = "__tensorese_vector_math__"  # set on the module that has been taught it
+_TAUGHT = "__tensorese__"  # set on the module that has been taught how we build
 
 
 class TvmPairError(TensoreseError):
@@ -73,9 +73,10 @@ def import_tvm(kind: str = "llvm") -> Any:
     finally:
         if hide_torch:
             del sys.modules["torch"]
-    if not getattr(tvm, _VECTOR_MATH, False):
-        setattr(tvm, _VECTOR_MATH, True)
+    if not getattr(tvm, _TAUGHT, False):
+        setattr(tvm, _TAUGHT, True)
         vector_math.register(tvm)
+        aligned_stack.register(tvm)
     _stub_foreign_intrinsics(kind)
     return tvm
 

@@ -1,0 +1,58 @@
+"""The whole of `tensorese onboard`: probes chosen, built, timed and learnt from on this machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tensorese.cli import run
+from tensorese.collect.tasklist import ListedTask, write_tasks
+from tensorese.identity import workload_of
+from tensorese.models.catalog import choose
+from tensorese.records.store import Store
+from tensorese.targets import parse_target, platform_of
+from tensorese.tvm_env import import_tvm
+
+pytestmark = pytest.mark.tvm
+
+SIZES = (24, 32, 40, 48, 56, 64, 80, 96, 112)
+
+
+def products(path: Path) -> Path:
+    """A list of small matrix products."""
+    te = import_tvm().te
+    tasks = []
+    for n in SIZES:
+        a, b = te.placeholder((n, 64), name="a"), te.placeholder((64, n), name="b")
+        r = te.reduce_axis((0, 64), name="r")
+        c = te.compute((n, n), lambda i, j, a=a, b=b, r=r: te.sum(a[i, r] * b[r, j], axis=r))
+        module = import_tvm().IRModule({"main": te.create_prim_func([a, b, c])})
+        tasks.append(
+            ListedTask(
+                workload=workload_of(module),
+                kind="llvm",
+                operator="dense",
+                name=f"product{n}",
+                flops=2.0 * n * n * 64,
+            )
+        )
+    write_tasks(path, tasks)
+    return path
+
+
+def test_a_platform_is_taught_in_one_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks, folder = products(tmp_path / "tasks.parquet"), tmp_path / "models" / "here"
+    command = ["onboard", "--tasks", str(tasks), "--platform", "here", "--out", str(folder)]
+    assert run([*command, "--minutes", "0.6", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["tasks"] >= 1 and 0 < told["after"]["1"] <= 1
+    with Store.open(folder / "store") as store:
+        measured = list(store.measurements())
+    assert {m.platform.name for m in measured} == {"here"}
+    assert all(m.origin.startswith("probe:") for m in measured)
+    found = choose(platform_of(parse_target("host"), "here"), [folder.parent])
+    assert found is not None and found.folder == folder and found.head == "here"
