@@ -97,3 +97,15 @@ def test_a_contender_that_fails_later_does_not_keep_the_others_waiting() -> None
     look.seen(jobs[1], {"secs": [1.0]})
     look.dropped(jobs[0])
     assert look.settled(jobs[0].ticket) == ([], [jobs[1]])
+
+
+def test_another_look_may_wait_for_a_while_and_no_longer() -> None:
+    look = SecondLook(FarmConfig(calm_secs=0.5), "llvm")
+    first, *others = batch([1.0, 1.1, 1.2])
+    through(look, [first, *others])
+    assert look.may_wait(first)
+    look.waited[first.ticket] += 0.5
+    assert not look.may_wait(first) and not look.may_wait(others[0])
+    fresh = batch([1.0])[0]
+    fresh.run = {}
+    assert not look.may_wait(fresh), "a first look waits for nobody"

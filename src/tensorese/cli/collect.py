@@ -136,9 +136,8 @@ def _collect(
 
 def _session(target: str, options: dict[str, Any]) -> Session:
     from tensorese.collect.collector import CollectConfig
-    from tensorese.collect.farm import COLLECT_TIMING, Layout
+    from tensorese.collect.farm import Layout, collecting_on
     from tensorese.collect.session import Session
-    from tensorese.measure.config import FarmConfig
     from tensorese.targets import platform_of
 
     return Session(
@@ -154,13 +153,7 @@ def _session(target: str, options: dict[str, Any]) -> Session:
             random_share=options["random_share"],
             seed=options["seed"],
         ),
-        farm=FarmConfig(
-            timing=COLLECT_TIMING,
-            verify=options["verify"],
-            build_timeout=20.0 if '"cuda"' in target else 8.0,
-            run_timeout=8.0,
-            run_batch=64,
-        ),
+        farm=collecting_on(target, verify=options["verify"]),
     )
 
 

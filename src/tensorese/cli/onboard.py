@@ -97,19 +97,15 @@ def _tasks(source: str, target: str) -> list[Any]:
 
 
 def _session(job: Any) -> Any:
-    from tensorese.collect.farm import COLLECT_TIMING
+    from tensorese.collect.farm import collecting_on
     from tensorese.collect.session import Session
-    from tensorese.measure.config import FarmConfig
     from tensorese.onboard.session import STORE
 
-    build_timeout = 20.0 if '"cuda"' in job.target else 8.0
     return Session(
         target=job.target,
         platform=job.platform,
         out=job.out / STORE,
-        farm=FarmConfig(
-            timing=COLLECT_TIMING, build_timeout=build_timeout, run_timeout=8.0, run_batch=64
-        ),
+        farm=collecting_on(job.target),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tensorese.errors import MeasureError
@@ -17,7 +17,23 @@ from tensorese.records.nouns import Platform
 from tensorese.targets import target_threads, usable_cores
 
 # Two or three samples place a program in its task; only those near the best are worth more.
-COLLECT_TIMING = TimingConfig(min_samples=3, max_samples=12, budget_ms=60.0, censor_ratio=16.0)
+COLLECTING = FarmConfig(
+    timing=TimingConfig(min_samples=3, max_samples=12, budget_ms=60.0, censor_ratio=16.0),
+    build_timeout=8.0,
+    run_timeout=8.0,
+    run_batch=64,
+    looks=2,
+    look_ratio=1.15,
+    calm_secs=0.0,  # many programs known well, rather than few known better
+)
+
+_NVRTC_SECS = 20.0
+
+
+def collecting_on(target: str, *, verify: str = "best") -> FarmConfig:
+    """The same for a kind of target: NVIDIA's compiler takes its time."""
+    limit = _NVRTC_SECS if '"cuda"' in target else COLLECTING.build_timeout
+    return replace(COLLECTING, verify=verify, build_timeout=limit)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from tensorese.collect.collector import CollectConfig, Collector, Tally, TaskProgress
-from tensorese.collect.farm import COLLECT_TIMING, ISOLATED, CollectFarm, Layout, keep_off_lanes
+from tensorese.collect.farm import COLLECTING, ISOLATED, CollectFarm, Layout, keep_off_lanes
 from tensorese.collect.planners import PlannerPool
 from tensorese.collect.tasklist import ListedTask
 from tensorese.errors import MeasureError
@@ -42,11 +42,7 @@ class Session:
     out: Path
     layout: Layout = ISOLATED
     config: CollectConfig = field(default_factory=CollectConfig)
-    farm: FarmConfig = field(
-        default_factory=lambda: FarmConfig(
-            timing=COLLECT_TIMING, build_timeout=8.0, run_timeout=8.0, run_batch=64
-        )
-    )
+    farm: FarmConfig = COLLECTING
     planners: int = 0
     """0: one for every four cores."""
 

@@ -40,10 +40,12 @@ class FarmConfig:
     """Seconds after which a built program no longer waits for `run_batch`."""
     sentinel_secs: float = 10.0
     """How often the sentinel kernel is timed to detect drift; 0 to do without."""
-    looks: int = 2
-    """How often contenders for the best of a batch are timed again (CPU); 0 for never."""
-    look_ratio: float = 1.15
-    """A contender is at most this many times slower than the best of its batch."""
+    looks: int = 3
+    """How often the best sixth of a batch is timed again (CPU); 0 for never."""
+    look_ratio: float = 3.0
+    """Nobody is who is this many times slower than the best of its batch."""
+    calm_secs: float = 3.0
+    """How long a batch's second looks may wait for a calm machine, all together; 0: not at all."""
     timing: TimingConfig = field(default_factory=TimingConfig)
 
     def __post_init__(self) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _MAX_IDLE_DEATHS = 5  # workers that die before finishing anything: the machine's fault, give up
 _MAX_FOREMEN = 3
+_PAUSE_SECS = 0.2  # between two questions whether the machine is calm
 
 
 class Director:
@@ -50,7 +51,8 @@ class Director:
         self.timing_phase = False
         self.idle_deaths = 0
         self.foremen = 1
-        self.sentinel = Sentinel(self.config, farm.target)
+        self.sentinel = Sentinel(self.config, farm.target, self.plan.lanes)
+        self.calm_at = 0.0  # when it is asked again whether the machine is calm
         self.second_look = SecondLook(self.config, farm.kind)
         self.selector = selectors.DefaultSelector()
 
@@ -104,6 +106,8 @@ class Director:
         times = [w.deadline for w in self.workers.values() if w.job and not w.paused_at]
         if self.plan.exclusive and self.built and not self.timing_phase:
             times.append(self.built[0].built_at + self.config.run_wait)
+        if self.calm_at > now:
+            times.append(self.calm_at)
         return max(0.0, min(times) - now) if times and min(times) < math.inf else None
 
     def _on_wake(self, _: Any) -> None:
@@ -285,11 +289,29 @@ class Director:
             if worker.lane == 0 and self.sentinel.is_due and not self.sentinel.ran_last:
                 worker.give(self.sentinel, self.sentinel.run_message(), self.config.run_timeout)
                 continue
+            if worker.lane == 0 and self._waits_for_calm(worker):
+                return
             self.sentinel.ran_last = False
             job = self._next_built()
             job.lane, job.co_runners = worker.lane, self._co_runners(worker)
             best = self.farm.best.get(job.workload_id, math.inf)
             worker.give(job, self._run_message(job, best), self.config.run_timeout)
+
+    def _waits_for_calm(self, worker: Worker) -> bool:
+        """Another look at a contender is worth something in a calm moment only."""
+        job, now = self.built[0], time.monotonic()
+        if not self.second_look.may_wait(job) or not self.sentinel.works:
+            return False
+        if now < self.calm_at:
+            return True
+        if not self.sentinel.is_fresh:
+            worker.give(self.sentinel, self.sentinel.run_message(), self.config.run_timeout)
+            return True
+        if self.sentinel.is_calm:
+            return False
+        self.calm_at = now + _PAUSE_SECS
+        self.second_look.waited[job.ticket] += _PAUSE_SECS
+        return True
 
     def _co_runners(self, runner: Worker) -> int:
         """Processes at work beside this one; a paused builder is not."""

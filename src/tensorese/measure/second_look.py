@@ -3,7 +3,8 @@
 Minutes of tuning hang on which of a few close programs is called the best, and a busy host slows
 one of them for seconds at a time. So whoever is close to the best of its batch is kept until the
 rest is done, timed again in turn with the other contenders, and recorded with the calm samples of
-all looks; the disturbed ones are kept beside them.
+all looks; the disturbed ones are kept beside them. Where the sentinel says that the machine is not
+calm, a look waits a little, but no batch for longer than `calm_secs`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class SecondLook:
         self.open: Counter[Ticket] = Counter()  # jobs of a batch that have not been timed yet
         self.held: defaultdict[Ticket, list[Job]] = defaultdict(list)
         self.racing: dict[Ticket, list[Job]] = {}
+        self.calm_secs = config.calm_secs
+        self.waited: defaultdict[Ticket, float] = defaultdict(float)
         self.verify = config.verify == "best"
 
     def expect(self, job: Job) -> None:
@@ -67,6 +70,10 @@ class SecondLook:
             self.racing[ticket] = again
         return again, lost
 
+    def may_wait(self, job: Job) -> bool:
+        """Whether this is another look, and its batch has time left to wait for a calm machine."""
+        return bool(job.run) and self.waited[job.ticket] < self.calm_secs
+
     def seen(self, job: Job, reply: Message) -> None:
         """Takes in what another look at a contender told: the calmest samples are its time."""
         both = [*job.run["secs"], *reply["secs"]]
@@ -88,6 +95,7 @@ class SecondLook:
         if racing and self._is_unchecked(racing[0]):
             racing[0].looks, racing[0].check = 1, True
             return racing[:1], []
+        self.waited.pop(ticket, None)
         return [], self.racing.pop(ticket, [])
 
     def _is_unchecked(self, job: Job) -> bool:
@@ -105,6 +113,7 @@ class SecondLook:
         jobs = [j for held in (*self.held.values(), *self.racing.values()) for j in held]
         self.held.clear()
         self.racing.clear()
+        self.waited.clear()
         return jobs
 
 

@@ -1,21 +1,36 @@
-"""A fixed kernel, timed again and again through a run: if its time moves, the machine moved."""
+"""A fixed kernel, timed again and again through a run: if its time moves, the machine moved.
+
+Its lowest time is remembered for an hour, beyond the process: a farm that comes up while the host
+is busy must not take that for calm.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
+import os
 import time
+from pathlib import Path
 
 from tensorese.measure.config import FarmConfig
 from tensorese.measure.wire import Message
+
+_CALM = 1.06  # of its lowest time: samples of a calm machine lie closer together
+_FRESH_SECS = 0.15  # what it says holds for so long
+_REMEMBERED_SECS = 3600.0
 
 
 class Sentinel:
     """`drift` is the latest time over the first one; it goes into every measurement."""
 
-    def __init__(self, config: FarmConfig, target: str) -> None:
+    def __init__(self, config: FarmConfig, target: str, cores: object = "") -> None:
         self.target = target
         self.every = config.sentinel_secs
         self.drift = 1.0
         self.first = 0.0
+        self.latest = 0.0
+        self.floor = Floor(f"{target} {cores}")
         self.last_at = 0.0
         self.ran_last = False  # a candidate comes between two sentinels, however often it is due
         self.forget()
@@ -36,7 +51,19 @@ class Sentinel:
 
     @property
     def is_due(self) -> bool:
-        return self.every > 0 and bool(self.args) and time.monotonic() - self.last_at >= self.every
+        return self.works and time.monotonic() - self.last_at >= self.every
+
+    @property
+    def is_fresh(self) -> bool:
+        return bool(self.latest) and time.monotonic() - self.last_at < _FRESH_SECS
+
+    @property
+    def is_calm(self) -> bool:
+        return self.latest <= _CALM * self.floor.secs
+
+    @property
+    def works(self) -> bool:
+        return self.every > 0 and bool(self.args)
 
     def build_message(self, scratch: str) -> Message:
         self.asked = True
@@ -70,6 +97,30 @@ class Sentinel:
             self.args = reply["args"]
         else:
             # The fastest sample: drift is a slower machine, not one interrupted sample.
-            now = min(reply["secs"])
-            self.first = self.first or now
-            self.drift = now / self.first
+            self.latest = min(reply["secs"])
+            self.first = self.first or self.latest
+            self.drift = self.latest / self.first
+            self.floor.lower(self.latest)
+
+
+class Floor:
+    """The lowest time known of the last hour or so, of this process and others like it."""
+
+    def __init__(self, key: str) -> None:
+        cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tensorese"
+        self.path = cache / f"sentinel-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+        self.secs = float("inf")
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            known = json.loads(self.path.read_text())
+            if abs(time.time() - known["time"]) < _REMEMBERED_SECS:
+                self.secs = float(known["secs"])
+
+    def lower(self, secs: float) -> None:
+        if secs >= self.secs:
+            return
+        self.secs = secs
+        with contextlib.suppress(OSError):  # nowhere to remember it: this process does
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            scratch = self.path.with_suffix(f".{os.getpid()}")
+            scratch.write_text(json.dumps({"secs": secs, "time": time.time()}))
+            os.replace(scratch, self.path)

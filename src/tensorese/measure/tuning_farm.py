@@ -38,6 +38,8 @@ STRICT = TimingConfig(
 TUNING = FarmConfig(
     run_batch=8,  # half a batch: its results are learnt from while the other half is built
     looks=1,  # finalists are timed again anyway
+    look_ratio=1.15,
+    calm_secs=0.0,
     timing=TimingConfig(budget_ms=60.0, precision=0.015),
 )
 IN_NETWORK = dataclasses.replace(TUNING, timing=dataclasses.replace(TUNING.timing, cache="rotated"))

@@ -20,12 +20,13 @@ from tensorese.measure.base import Measurer, Ticket, require_success
 from tensorese.measure.tuning_farm import FINALIST, Cancelled
 from tensorese.records.nouns import Measurement, Status
 from tensorese.records.store import Store
+from tensorese.search import telling
 from tensorese.search.base import Proposal, Ranker
 from tensorese.search.budget import Budget
-from tensorese.search.events import Announcer, BatchDone, Ended, NewBest, Started
+from tensorese.search.events import Announcer, BatchDone, Ended
 from tensorese.search.finalists import Winner, leaders, remeasure
 from tensorese.search.run_folder import BEST, Pending, RunFolder
-from tensorese.search.scheduler import NOISE, Scheduler
+from tensorese.search.scheduler import Scheduler
 from tensorese.search.tuning_config import TuneConfig, TuneError
 from tensorese.search.tuning_task import ProposerOf, TuningTask, Untunable
 from tensorese.search.warm import Learnt, first_rows
@@ -256,23 +257,11 @@ class Tuner:
         self.ranker.update(results)
 
     def _line(self, flight: _Flight, results: Sequence[Measurement]) -> dict[str, Any]:
-        task = self.tasks[flight.task]
-        proposed = [
-            {
-                "program": m.program.id,
-                "score": p.score if math.isfinite(p.score) else None,
-                "origin": p.origin,
-                "measurement": m.id,
-            }
-            for p, m in zip(flight.proposals, results, strict=True)
-        ]
         return {
             "secs": round(self.budget.elapsed(), 3),
-            "task": task.id,
             "trials": self.folder.trials + len(results),
-            "proposed": proposed,
             "phases": {name: round(secs, 4) for name, secs in flight.phases.items()},
-            "best": task.progress.best if task.progress.valid else None,
+            **telling.batch_line(self.tasks[flight.task], flight.proposals, results),
         }
 
     # -- going on where another process ended ---------------------------------------------
@@ -359,18 +348,7 @@ class Tuner:
         )
 
     def _write_best(self, winners: dict[str, Winner]) -> None:
-        named = {task.id: task.task for task in self.tasks}
-        self.folder.write_best(
-            {
-                id_: {
-                    **winner.to_dict(),
-                    "name": named[id_].name,
-                    "weight": named[id_].weight,
-                    "flops": named[id_].flops,
-                }
-                for id_, winner in winners.items()
-            }
-        )
+        self.folder.write_best(telling.best_entries(self.tasks, winners))
 
     # -- telling --------------------------------------------------------------------------
 
@@ -379,17 +357,8 @@ class Tuner:
         return learnt + sum(len(flight.programs) for flight in self.in_flight)
 
     def _announce_start(self) -> None:
-        limits = {"trials": self.config.trials, "seconds": self.config.limit_secs}
         self.announcer.on_start(
-            Started(
-                network=str(self.folder.head["network"]),
-                platform=str(self.folder.head["platform"]),
-                run=str(self.folder.path),
-                tasks=[task.line() for task in self.tasks],
-                known=self._trials(),
-                limits=limits,
-                peak_gflops=self.folder.head.get("peak_gflops"),
-            )
+            telling.started(self.folder, self.tasks, self._trials(), self.config)
         )
 
     def _announce_batch(
@@ -406,12 +375,9 @@ class Tuner:
                 phases=dict(flight.phases),
             )
         )
-        best = min(
-            (m for m in results if m.status is Status.OK), key=lambda m: m.latency, default=None
-        )
-        if best is not None and best.latency < before * (1 - NOISE):
-            known = before if math.isfinite(before) else None
-            self.announcer.on_best(NewBest(task=task.line(), measurement=best, before=known))
+        best = telling.new_best(task, results, before)
+        if best is not None:
+            self.announcer.on_best(best)
         if task.progress.over:
             self.announcer.on_note(f"{task.task.name}: {task.progress.over}")
 
