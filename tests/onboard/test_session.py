@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,24 +21,27 @@ pytestmark = pytest.mark.tvm
 SIZES = (24, 32, 40, 48, 56, 64, 80, 96, 112)
 
 
+def product(n: int) -> Any:
+    tvm = import_tvm()
+    te = tvm.te
+    a, b = te.placeholder((n, 64), name="a"), te.placeholder((64, n), name="b")
+    r = te.reduce_axis((0, 64), name="r")
+    c = te.compute((n, n), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="c")
+    return tvm.IRModule({"main": te.create_prim_func([a, b, c])})
+
+
 def products(path: Path) -> Path:
     """A list of small matrix products."""
-    te = import_tvm().te
-    tasks = []
-    for n in SIZES:
-        a, b = te.placeholder((n, 64), name="a"), te.placeholder((64, n), name="b")
-        r = te.reduce_axis((0, 64), name="r")
-        c = te.compute((n, n), lambda i, j, a=a, b=b, r=r: te.sum(a[i, r] * b[r, j], axis=r))
-        module = import_tvm().IRModule({"main": te.create_prim_func([a, b, c])})
-        tasks.append(
-            ListedTask(
-                workload=workload_of(module),
-                kind="llvm",
-                operator="dense",
-                name=f"product{n}",
-                flops=2.0 * n * n * 64,
-            )
+    tasks = [
+        ListedTask(
+            workload=workload_of(product(n)),
+            kind="llvm",
+            operator="dense",
+            name=f"product{n}",
+            flops=2.0 * n * n * 64,
         )
+        for n in SIZES
+    ]
     write_tasks(path, tasks)
     return path
 
