@@ -269,6 +269,16 @@ def test_stopped_anywhere_and_resumed_is_the_same_run(
     assert best[0] == best[1]
 
 
+def test_a_limit_that_was_lowered_holds_for_what_was_begun(
+    tasks: list[Task], tmp_path: Path
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        tune(tasks, tmp_path / "run", KilledInABatch(20), trials=200)
+    stored = len(trials_of(tmp_path / "run"))
+    run = tune(tasks, tmp_path / "run", trials=stored + 2)
+    assert run.trials == len(trials_of(tmp_path / "run")) == stored + 2
+
+
 def test_killed_at_random_moments_a_run_ends_as_if_it_had_not_been(
     tasks: list[Task], tmp_path: Path
 ) -> None:

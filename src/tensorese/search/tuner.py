@@ -288,14 +288,22 @@ class Tuner:
         self._first_new = max(numbers, default=-1) + 1
 
     def _resubmit(self) -> None:
+        """What was begun is finished, as far as --trials, which may be lower now, allows."""
         places = {task.id: index for index, task in enumerate(self.tasks)}
+        left = self.budget.trials_left(self._trials() + len(self._unclaimed))
         for pending in list(self.folder.pending):
             if pending.task not in places:
                 continue
             index = places[pending.task]
-            proposals = self.tasks[index].place(pending.proposals)
-            self._next_number = pending.number
-            self._submit(index, proposals, self._unclaimed)
+            kept = []
+            for proposal in self.tasks[index].place(pending.proposals):
+                known = self.tasks[index].program(proposal).id in self._unclaimed
+                if known or left > 0:
+                    kept.append(proposal)
+                    left -= not known
+            if kept:
+                self._next_number = pending.number
+                self._submit(index, kept, self._unclaimed)
         self._next_number = self._first_new
 
     def _salvage(self) -> None:
