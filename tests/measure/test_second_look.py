@@ -51,9 +51,15 @@ def test_close_candidates_are_timed_again_best_first() -> None:
 
 
 def test_no_more_than_a_sixth_of_a_batch() -> None:
-    look = SecondLook(FarmConfig(look_ratio=1.15), "llvm")
+    look = SecondLook(FarmConfig(look_ratio=1.15, look_least=2), "llvm")
     again, lost = through(look, batch([1.0 + i / 1000 for i in range(24)]))
     assert again == [0, 1, 2, 3] and len(lost) == 20
+
+
+def test_of_a_small_batch_ten() -> None:
+    look = SecondLook(FarmConfig(look_ratio=1.15), "llvm")
+    again, lost = through(look, batch([1.0 + i / 1000 for i in range(24)]))
+    assert again == list(range(10)) and len(lost) == 14
 
 
 def test_never_with_tvms_fixed_rule_on_a_gpu_or_alone() -> None:

@@ -23,6 +23,7 @@ COLLECTING = FarmConfig(
     run_timeout=8.0,
     run_batch=64,
     looks=2,
+    look_least=2,
     look_ratio=1.15,
     calm_secs=0.0,  # many programs known well, rather than few known better
 )

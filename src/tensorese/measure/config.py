@@ -42,6 +42,8 @@ class FarmConfig:
     """How often the sentinel kernel is timed to detect drift; 0 to do without."""
     looks: int = 3
     """How often the best sixth of a batch is timed again (CPU); 0 for never."""
+    look_least: int = 10
+    """Of a small batch, more than a sixth: so many."""
     look_ratio: float = 3.0
     """Nobody is who is this many times slower than the best of its batch."""
     calm_secs: float = 3.0

@@ -27,6 +27,7 @@ class SecondLook:
         # A GPU's times repeat to a thousandth; TVM's fixed rule is for comparisons with TVM.
         self.looks = config.looks if kind == "llvm" and config.timing.number == 0 else 0
         self.ratio = config.look_ratio
+        self.least = config.look_least
         self.calm = config.timing.calm
         self.open: Counter[Ticket] = Counter()  # jobs of a batch that have not been timed yet
         self.held: defaultdict[Ticket, list[Job]] = defaultdict(list)
@@ -59,7 +60,7 @@ class SecondLook:
         del self.open[ticket]
         again: list[Job] = []
         lost: list[Job] = []
-        limit = max(2, ticket.n // 6)
+        limit = max(self.least, ticket.n // 6)
         for job in sorted(self.held.pop(ticket, []), key=_latency):
             contends = self.wants(job, job.run) and len(again) < limit
             (again if contends else lost).append(job)

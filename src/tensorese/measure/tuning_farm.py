@@ -38,6 +38,7 @@ STRICT = TimingConfig(
 TUNING = FarmConfig(
     run_batch=8,  # half a batch: its results are learnt from while the other half is built
     looks=1,  # finalists are timed again anyway
+    look_least=2,
     look_ratio=1.15,
     calm_secs=0.0,
     timing=TimingConfig(budget_ms=60.0, precision=0.015),
