@@ -27,9 +27,12 @@ def register(tvm: Any) -> None:
 
     def ours() -> tuple[Any, Any, Any]:
         lower, finish_host, finish_device = stock()
-        # Last, because lowering would move the slot from the stack to a workspace.
-        both = lambda: tvm.transform.Sequential([finish_host(), align(tvm)])  # noqa: E731
-        return lower, both, finish_device
+
+        def finish() -> Any:
+            # Last, because lowering would move the slot from the stack to a workspace.
+            return tvm.transform.Sequential([finish_host(), align(tvm)])
+
+        return lower, finish, finish_device
 
     pipelines[_PIPELINE] = ours
 

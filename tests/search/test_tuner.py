@@ -208,9 +208,12 @@ class OneBuilder(ManyBuilders):
     builds_at_once = 1
 
 
-@pytest.mark.parametrize(("measurer", "flying"), [(ManyBuilders, 3), (OneBuilder, 2)])
-def test_batches_of_other_tasks_keep_idle_builders_busy(
-    tasks: list[Task], tmp_path: Path, measurer: type[ManyBuilders], flying: int
+@pytest.mark.parametrize(
+    ("measurer", "count", "flying"),
+    [(ManyBuilders, 3, 3), (OneBuilder, 3, 2), (ManyBuilders, 1, 2)],
+)
+def test_other_tasks_keep_idle_builders_busy_a_task_alone_learns_first(
+    tasks: list[Task], tmp_path: Path, measurer: type[ManyBuilders], count: int, flying: int
 ) -> None:
     seen = []
     farm = measurer()
@@ -219,22 +222,8 @@ def test_batches_of_other_tasks_keep_idle_builders_busy(
         def on_batch(self, event: BatchDone) -> None:
             seen.append(farm.submitted)
 
-    tune(tasks, tmp_path / "run", farm, trials=60, callbacks=[Watch()])
+    tune(tasks[:count], tmp_path / "run", farm, trials=60, callbacks=[Watch()])
     assert seen[0] == flying
-
-
-def test_one_task_is_never_thought_of_a_third_time_before_it_learnt(
-    tasks: list[Task], tmp_path: Path
-) -> None:
-    seen = []
-    farm = ManyBuilders()
-
-    class Watch(Callback):
-        def on_batch(self, event: BatchDone) -> None:
-            seen.append(farm.submitted)
-
-    tune(tasks[:1], tmp_path / "run", farm, trials=60, callbacks=[Watch()])
-    assert seen[0] == 2
 
 
 class KilledInABatch(MadeUpMeasurer):
