@@ -15,7 +15,7 @@ import sys
 import types
 from typing import Any
 
-from tensorese import __version__, aligned_stack, vector_math
+from tensorese import __version__, lowering
 from tensorese.errors import TensoreseError
 
 FIRST_BAD_FFI = (0, 1, 15)
@@ -75,8 +75,7 @@ def import_tvm(kind: str = "llvm") -> Any:
             del sys.modules["torch"]
     if not getattr(tvm, _TAUGHT, False):
         setattr(tvm, _TAUGHT, True)
-        vector_math.register(tvm)
-        aligned_stack.register(tvm)
+        lowering.register(tvm)
     _stub_foreign_intrinsics(kind)
     return tvm
 

@@ -22,7 +22,7 @@ from tensorese.deploy.errors import DeployError
 
 Array = npt.NDArray[Any]
 _SLOW = 2.0  # seconds of a first run, after which one sample has to do
-_REST = 0.02  # seconds for the last system's idle threads to stop spinning
+_REST = 0.3  # seconds for the last system's idle threads to stop spinning: TVM's take 0.1
 
 
 class Contender:

@@ -53,7 +53,7 @@ def test_vectors_on_the_stack_are_aligned(parallel: bool) -> None:
 
 
 def test_without_it_they_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tensorese.aligned_stack import Frames
+    from tensorese.lowering.aligned_stack import Frames
 
     monkeypatch.setattr(Frames, "of", lambda self, body: body)
     code = built(crowded(parallel=True)).inspect_source("s")
