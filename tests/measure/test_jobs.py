@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mean_support import H200, mean_module
 from tensorese.identity import structure_of, workload_of
 from tensorese.language.constants import complete, is_canonical
 from tensorese.measure.base import Candidate, Ticket
@@ -96,3 +97,16 @@ def test_the_farm_measures_a_program_alone_and_records_its_own_tail() -> None:
     assert result.verification["passed"]
     assert result.program.id == whole.id
     assert result.program.tail == whole.tail
+
+
+def test_a_program_without_numbers_of_the_platform_is_postprocessed_too() -> None:
+    """A reduction across threads has none; unbuilt unrolling made it another program."""
+    module = mean_module()
+    space = task_space(module, H200)
+    (sketch,) = (i for i, one in enumerate(space.sketches) if one.reduces_across_threads)
+    program = space.program(sketch, (3, 2), workload_of(module))
+    assert not is_canonical(program.sketch.body)
+    loaded, tail = load_scheduled(_job(program).build_message(H200))
+    assert "pragma_auto_unroll_max_step" in loaded.script()
+    assert "EnterPostproc" in tail
+    assert structure_of(loaded) == structure_of(space.replay(sketch, (3, 2)).schedule.mod)

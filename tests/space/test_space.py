@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mean_support import mean_module
 from tensorese.identity import plain, structure_of, workload_of
 from tensorese.language.metaschedule import cut_tail
 from tensorese.records.nouns import Program
@@ -261,3 +262,14 @@ def test_stock_search_can_start_from_our_rows(monkeypatch: pytest.MonkeyPatch) -
         rows = stock_rows(space, index, 4, seeds=seeds)
         assert rows.shape == (4, sketch.n_columns)
         assert sketch.legal(rows).all()
+
+
+def test_a_reduction_across_threads_must_lower_to_be_legal() -> None:
+    """TVM's postprocessors pass all 64 rows; its lowering fails where the loop is unrolled."""
+    space = task_space(mean_module(), CUDA)
+    (sketch,) = (i for i, one in enumerate(space.sketches) if one.reduces_across_threads)
+    rows = np.array([[4, 0], [0, 0], [0, 2], [0, 4], [3, 2], [3, 7]], dtype=np.int64)
+    assert all(space.replay(sketch, row).passed for row in rows)
+    legal = space.sketches[sketch].legal(rows)
+    assert legal.tolist() == [True, True, True, False, True, False]
+    assert legal.tolist() == [space.is_legal(sketch, row) for row in rows]

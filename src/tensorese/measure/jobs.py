@@ -55,10 +55,11 @@ class Job:
         """What a worker needs to have the scheduled module: itself, or workload and trace.
 
         A canonical trace gets the target's numbers; its stored tail may be another platform's,
-        so the build worker postprocesses anew and tells the tail it derived.
+        so the build worker postprocesses anew and tells the tail it derived. So it does with a
+        trace that nobody has postprocessed yet.
         """
         module = self.candidate.module
-        derive = not module and "tail" not in self.build and _is_canonical(self.candidate.program)
+        derive = not module and "tail" not in self.build and _is_open(self.candidate.program)
         program = replace(self.program, tail="") if derive else self.program
         return {
             "target": target,
@@ -95,8 +96,11 @@ def trace_of(program: Program, target: str) -> str:
     return canonical_json(join_trace(body, sketch.slots, program.decisions, program.tail))
 
 
-def _is_canonical(program: Program) -> bool:
-    return program.sketch.dialect == "metaschedule" and is_canonical(program.sketch.body)
+def _is_open(program: Program) -> bool:
+    """Whether what postprocessing does to it on this platform is not known."""
+    if program.sketch.dialect != "metaschedule" or program.sketch.body == EMPTY_TRACE:
+        return False
+    return not program.tail or is_canonical(program.sketch.body)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -64,7 +64,8 @@ def audit(space: TaskSpace, sketch: int, *, legal: int, stock: int, seed: int = 
 
 
 def stock_rows(space: TaskSpace, sketch: int, n: int, *, seeds: Ints, seed: int = 0) -> Ints:
-    """Up to `n` rows that stock sampling and stock mutators produce and postprocessing passes."""
+    """Up to `n` rows that stock sampling and stock mutators produce, that postprocessing passes
+    and that TVM lowers."""
     stock = _Stock(space, sketch, seed)
     found: list[tuple[int, ...]] = []
     until = time.monotonic() + _FRESH_SECS
@@ -120,6 +121,6 @@ class _Stock:
             passed = all(postproc.apply(schedule) for postproc in postprocs)
         except SCHEDULE_ERRORS:
             return
-        if passed:
+        if passed and self.space.lowers(self.sketch, schedule):
             found.append(decisions)
             self.population.append(self.tvm.s_tir.schedule.Trace(kept.insts, kept.decisions))

@@ -6,6 +6,7 @@ of TVM once per distinct case and remembered.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -45,6 +46,12 @@ class DecisionSpace:
     @cached_property
     def n_columns(self) -> int:
         return sum(slot.width for slot in self.slots)
+
+    @cached_property
+    def reduces_across_threads(self) -> bool:
+        """There unrolling decides: TVM cannot lower such a reduction in an unrolled loop."""
+        instructions, _ = json.loads(self.sketch.body)
+        return any(kind == "SetScope" for kind, *_ in instructions)
 
     # -- membership --------------------------------------------------------------------------
 

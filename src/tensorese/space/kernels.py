@@ -28,7 +28,7 @@ from tensorese.space.tiles import Ints
 
 MAX_VERDICTS = 4096  # cases TVM may be asked about, at worst, for a sketch without tiles
 TOO_LARGE = 1 << 20  # elements: more than any shared memory holds
-UNROLL = "meta_schedule.unroll_explicit"  # hints that no verdict depends on
+UNROLL = "meta_schedule.unroll_explicit"  # a hint that few verdicts depend on
 
 
 def find_limits(probe: Probe, space: DecisionSpace) -> DecisionSpace:
@@ -67,11 +67,14 @@ def _columns(slot: Slot) -> range:
 
 
 def _with_verdicts(probe: Probe, space: DecisionSpace) -> DecisionSpace:
-    deciding = [s for s in space.slots if isinstance(s, Choice) and not _is_hint(s)]
+    across = space.reduces_across_threads
+    choices = [slot for slot in space.slots if isinstance(slot, Choice)]
+    deciding = [slot for slot in choices if across or not _is_hint(slot)]
     cases = math.prod(len(slot.options) for slot in deciding)
     if cases > MAX_VERDICTS:
         return replace(space, reason=f"{cases} combinations of choices decide the verdict")
-    asked: Asked[bool] = Asked(columns=tuple(slot.column for slot in deciding), ask=probe.passes)
+    ask = probe.builds if across else probe.passes
+    asked: Asked[bool] = Asked(columns=tuple(slot.column for slot in deciding), ask=ask)
     return replace(space, limits=(Verdicts(asked=asked),))
 
 

@@ -41,6 +41,14 @@ class Probe:
         except SCHEDULE_ERRORS:
             return False
 
+    def builds(self, row: Ints) -> bool:
+        """The same, and TVM lowers it."""
+        try:
+            done = self.referee.replay(self.index, self.values(row))
+        except SCHEDULE_ERRORS:
+            return False
+        return done.passed and self.referee.lowers(done.schedule.mod)
+
     def at(self, slot: Location, row: Ints) -> tuple[Any, Any]:
         """The schedule just before a location is decided, and the block it is decided for."""
         schedule = self.before(slot.instruction, row)

@@ -117,6 +117,21 @@ class Referee:
         passed = all(one.apply(schedule) for one in postprocessors)
         return Replayed(schedule=schedule, decisions=decisions, passed=passed)
 
+    def lowers(self, module: Any) -> bool:
+        """Whether TVM brings a scheduled CUDA module to where only its code is left to write.
+
+        Its postprocessors pass what its lowering then refuses: a reduction across threads inside
+        a loop that is unrolled.
+        """
+        tirx, target = self.tvm.tirx, self.context.target
+        bound = tirx.transform.BindTarget(target.with_host(self.tvm.target.Target("llvm")))
+        try:
+            with target:
+                tirx.get_default_tir_pipeline(target)[0](bound(module))
+        except SCHEDULE_ERRORS:
+            return False
+        return True
+
     @cached_property
     def _placings(self) -> list[Placing | None]:
         return [find_placing(instructions) for instructions in self.instructions]

@@ -46,7 +46,8 @@ class TaskSpace:
         return self.referee.replay(sketch, values, verify=verify, traced=traced)
 
     def is_legal(self, sketch: int, row: Ints | Sequence[int]) -> bool:
-        """The definition: replay returns the row itself, limits hold, postprocessors pass."""
+        """The definition: replay returns the row itself, limits hold, postprocessors pass, and
+        TVM lowers it."""
         space = self.sketches[sketch]
         tiles = [slot for slot in space.slots if hasattr(slot, "holds")]
         array = np.asarray(row, dtype=np.int64)[None]
@@ -56,7 +57,13 @@ class TaskSpace:
             done = self.replay(sketch, row)
         except SCHEDULE_ERRORS:
             return False
-        return done.passed and done.decisions == tuple(int(v) for v in row)
+        exact = done.decisions == tuple(int(v) for v in row)
+        return exact and done.passed and self.lowers(sketch, done.schedule)
+
+    def lowers(self, sketch: int, schedule: Any) -> bool:
+        """Asked of TVM where its postprocessors are known to pass what it then cannot lower."""
+        doubtful = self.sketches[sketch].reduces_across_threads
+        return not doubtful or self.referee.lowers(schedule.mod)
 
     def program(self, sketch: int, row: Ints | Sequence[int], workload: Workload) -> Program:
         """The row as a program; its tail is empty until it is materialised."""
