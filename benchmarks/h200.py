@@ -1,12 +1,12 @@
 """ResNet-50 and BERT-base on a GPU: tuned by `tensorese tune --target cuda`, against torch eager
 and `torch.compile`, TF32 off and on.
 
-    python benchmarks/h200.py [--minutes 1.5] [--out FOLDER]
+    python benchmarks/h200.py [--minutes 1.5] [--out FOLDER] [--network resnet50]
 
 Our kernels are float32 without tensor cores, so the column to compare with is TF32 off; the other
 shows what that choice costs. Every system is a process of its own with its input on the device;
-torch's are loaded and compiled while the second network is tuned, then all take turns, one
-running at a time. One row a system goes to FOLDER/h200.jsonl.
+torch's are loaded when the last network is tuned, then all take turns, one running at a time.
+One row a system goes to FOLDER/h200.jsonl.
 """
 
 from __future__ import annotations
@@ -220,24 +220,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--minutes", type=float, default=1.5)
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "runs/h200")))
+    parser.add_argument("--network", nargs="+", choices=NETWORKS, default=list(NETWORKS))
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     work = given.out / "work"
     work.mkdir(exist_ok=True)
-    first, second = NETWORKS
-    tune(first, given.minutes, work)
-    builds = {first: compiling(first, work)}
-    tune(second, given.minutes, work)
-    builds[second] = compiling(second, work)
-    systems = {network: torch_children(network, work) for network in NETWORKS}
-    for network in NETWORKS:
+    builds = {}
+    for network in given.network:
+        tune(network, given.minutes, work)
+        builds[network] = compiling(network, work)
+    systems = {network: torch_children(network, work) for network in given.network}
+    for network in given.network:
         if builds[network].wait() == 0:
             run = str(work / network)
             log = work / f"{network}-ours.err"
             systems[network].insert(0, Child("ours fp32", log, "ours", network, run))
         else:
             print((work / f"{network}-compile.log").read_text()[-600:], flush=True)
-    for network in NETWORKS:
+    for network in given.network:
         race(network, systems[network], given.minutes, given.out / "h200.jsonl")
 
 
