@@ -10,7 +10,8 @@ onnxruntime on the same cores.
 system and time to results/end_to_end.jsonl; what is there is not run again. torch runs
 channels_last. All systems are processes of their own, interleaved, with the tuned programs both on
 weights packed at compile time and on weights as they came; `tune --no-prepack` adds a run whose
-programs were chosen for weights as they came. The roofline is the peak of the cores,
+programs were chosen for weights as they came, `tune --no-winograd` one without that algorithm.
+The roofline is the peak of the cores,
 measured in the same minute. Run it on a quiet machine, or side by side on a machine with many
 cores, two to a network: `end_to_end_device.sh`.
 
@@ -66,6 +67,7 @@ def main() -> None:
     parser.add_argument("--lanes", nargs="+", default=[], help="cores of each network: 0,1 2,3")
     parser.add_argument("--cache", choices=("rotated", "hot"), default="rotated")
     parser.add_argument("--no-prepack", action="store_true", help="tune with weights as they came")
+    parser.add_argument("--no-winograd", action="store_true", help="tune direct convolutions only")
     parser.add_argument("--until", type=float, default=86400.0, help="seconds `time` may take")
     given = parser.parse_args()
     places = [
@@ -76,6 +78,7 @@ def main() -> None:
             seed=given.seed,
             prepack=not given.no_prepack,
             cache=given.cache,
+            winograd=not given.no_winograd,
         )
         for name in given.network
     ]

@@ -31,11 +31,13 @@ class Place:
     seed: int = 0
     prepack: bool = True
     cache: str = "rotated"
+    winograd: bool = True
 
     @property
     def run(self) -> Path:
         ending = "" if self.prepack else "-unpacked"
         ending += "" if self.cache == "rotated" else f"-{self.cache}"
+        ending += "" if self.winograd else "-direct"
         return self.work / f"{self.network}-{self.minutes:g}min-{self.seed}{ending}"
 
     @property
@@ -47,6 +49,11 @@ class Place:
     def hot(self) -> Place:
         """The same network tuned with weights in the near caches: what that costs end to end."""
         return replace(self, cache="hot")
+
+    @property
+    def direct(self) -> Place:
+        """The same network tuned without Winograd's algorithm."""
+        return replace(self, winograd=False)
 
     @property
     def is_built(self) -> bool:
@@ -69,22 +76,25 @@ class Place:
         command = [sys.executable, "-m", "tensorese", "tune", self.model]
         command += ["--minutes", f"{self.minutes:g}", "--seed", str(self.seed)]
         command += ["--out", str(self.run), *([] if self.prepack else ["--no-prepack"])]
-        command += ["--cache", self.cache]
+        command += ["--cache", self.cache, *([] if self.winograd else ["--no-winograd"])]
         print("+", " ".join(command), flush=True)
         subprocess.run(command, check=True, env=environment())
 
     def build(self) -> None:
         """The same programs on weights as they came, the input, and whose kernel is whose."""
-        if not self.prepack or self.cache != "rotated" or self.is_built:
+        if not self.prepack or not self.winograd or self.cache != "rotated" or self.is_built:
             return
         deploy: Any = importlib.import_module("tensorese.deploy.compile")
         folder: Any = importlib.import_module("tensorese.deploy.folder")
+        from tensorese.workloads import tasks_of
+
         found = folder.read_run(self.run)
         built = deploy.prepare_run(found, lambda _: None, prepack=False)
         deploy.build_library(built.applied.module, found.target, self.run / UNPACKED)
         named: dict[str, Any] = {f"in{i}": a for i, a in enumerate(built.network.example(0))}
         np.savez(self.run / INPUTS, **named)
-        kernels = {"tuned": built.applied.tuned, "untuned": built.applied.untuned}
+        kernels: dict[str, Any] = {"tuned": built.applied.tuned, "untuned": built.applied.untuned}
+        kernels["flops"] = sum(t.flops * t.weight for t in tasks_of(built.network, found.target))
         (self.run / KERNELS).write_text(json.dumps(kernels))
 
 

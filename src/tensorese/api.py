@@ -39,6 +39,7 @@ def tune(
     callbacks: Iterable[Callback] = (),
     seed: int = 0,
     prepack: bool = True,
+    winograd: bool = True,
     cache: str = "rotated",
     compile: bool = True,
     started: float | None = None,
@@ -48,7 +49,8 @@ def tune(
     `model` is what `tensorese tune` takes, or a `torch.export.ExportedProgram`. The same call
     again resumes; limits count over all sittings. Without limits it ends after ten minutes.
     Without `prepack` weights keep the order the network has them in, for kernels to be used where
-    weights come at run time. `cache="hot"` times programs with their weights in the near caches,
+    weights come at run time; without `winograd` every convolution is computed directly, for the
+    smallest rounding errors. `cache="hot"` times programs with their weights in the near caches,
     which no kernel finds in a network (CPUs).
     """
     begun = time.time() if started is None else started
@@ -59,6 +61,7 @@ def tune(
         early_stopping=early_stopping,
         seed=seed,
         prepack=prepack,
+        winograd=winograd,
     )
     if target == "host":
         start_early("llvm")  # its TVM comes up beside ours
@@ -80,7 +83,7 @@ def tune(
         if said:
             announcer.on_note(said)
         run = tune_tasks(
-            tasks_of(network, parsed, prepack=prepack),
+            tasks_of(network, parsed, prepack=prepack, winograd=winograd),
             target=parsed,
             platform=where,
             measurer=farm,

@@ -22,6 +22,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--platform", default="", help="Name of this hardware; derived if absent.")
 @click.option("--seed", default=0, show_default=True, help="Of the search.")
 @click.option("--no-prepack", is_flag=True, help="Leave weights in the network's own order.")
+@click.option("--no-winograd", is_flag=True, help="Compute every convolution directly (CPUs).")
 @click.option(
     "--cache",
     type=click.Choice(["rotated", "hot"]),
@@ -44,6 +45,7 @@ def tune(
     platform: str,
     seed: int,
     no_prepack: bool,
+    no_winograd: bool,
     cache: str,
     no_compile: bool,
     as_json: bool,
@@ -72,6 +74,7 @@ def tune(
             callbacks=[view],
             seed=seed,
             prepack=not no_prepack,
+            winograd=not no_winograd,
             cache=cache,
             compile=not no_compile,
             started=process_start(),

@@ -34,7 +34,7 @@ def bench_run(
         if untuned:
             libraries["untuned"] = scratch / "untuned.so"
             on_step("compiling the untuned network")
-            build_library(built.prepared, found.target, libraries["untuned"])
+            build_library(built.direct, found.target, libraries["untuned"])
         if unpacked:
             libraries["unpacked"] = scratch / "unpacked.so"
             on_step("compiling without packed weights")

@@ -26,6 +26,8 @@ from tensorese.deploy.systems import available, is_onnx
 from tensorese.deploy.verdict import compare, difference, tolerance
 from tensorese.targets import target_threads
 from tensorese.tvm_env import import_tvm, toolchain_of
+from tensorese.workloads import load_network, prepare
+from tensorese.workloads.winograd_kernels import is_transform
 
 Step = Callable[[str], None]
 SEED = 0
@@ -53,11 +55,23 @@ class Built:
     """Whether constant weights are in the order the programs chose."""
 
     @cached_property
+    def by_winograd(self) -> bool:
+        """Whether a convolution is computed otherwise than the network says."""
+        return any(is_transform(normalised(f)) for f in kernels_of(self.prepared).values())
+
+    @cached_property
+    def direct(self) -> Any:
+        """Prepared with every convolution as it is written: what the result is judged by."""
+        if not self.by_winograd:
+            return self.prepared
+        return prepare(self.network.module, self.run.target, prepack=self.run.prepack)
+
+    @cached_property
     def depth(self) -> dict[str, int]:
         """What errors grow with: kernel calls of one inference, terms of the longest sum."""
         reference = importlib.import_module("tensorese.measure.reference")
         weights = [int(task["weight"]) for task in self.run.tasks]
-        modules = [normalised(f) for f in kernels_of(self.prepared).values()]
+        modules = [normalised(f) for f in kernels_of(self.direct).values()]
         longest = max((reference.reduction_length(module) for module in modules), default=1)
         return {"kernels": sum(weights), "reduction": int(longest)}
 
@@ -100,7 +114,7 @@ def compile_run(
         tuned = scratch / "tuned.so"
         on_step(f"compiling {len(built.applied.tuned)} tuned kernels")
         build_library(built.applied.module, found.target, tuned)
-        build_library(built.prepared, found.target, scratch / "untuned.so")
+        build_library(built.direct, found.target, scratch / "untuned.so")
         libraries = {"tuned": tuned, "untuned": scratch / "untuned.so"}
         with make_arena(built, scratch, libraries) as arena:
             on_step("verifying outputs")
@@ -114,11 +128,9 @@ def compile_run(
 
 def prepare_run(run: Run, on_step: Step, *, prepack: bool = True) -> Built:
     """The network again, by the road its tasks came; its programs applied."""
-    from tensorese.workloads import load_network, prepare
-
     on_step(f"preparing {run.network}")
     network = load_network(run.model)
-    prepared = prepare(network.module, run.target, prepack=run.prepack)
+    prepared = prepare(network.module, run.target, prepack=run.prepack, winograd=run.winograd)
     applied = apply_programs(prepared, run.best, run.target, prepack=prepack)
     unknown = set(run.best) - set(applied.workloads)
     if unknown:
@@ -187,14 +199,26 @@ def _drop_those_that_differ(
 
 def _first_difference(built: Built, arena: Arena) -> str:
     """Which kernel first wrote something else than its untuned form, if one can be named."""
-    tuned, untuned = arena.values("tuned"), arena.values("untuned")
-    for (name, got), (_, want) in zip(tuned, untuned, strict=False):
+    for (name, got), (_, want) in zip(
+        arena.values("tuned"), arena.values(_same_kernels(built, arena)), strict=False
+    ):
         if not difference(got, want) <= tolerance(str(got.dtype), **built.depth):
             found = built.applied.tuned.get(name, built.applied.untuned.get(name, ""))
             best = built.run.best.get(found)
             what = f"the program of {best.name} ({found})" if best else f"{name}, which is untuned"
             return f"; the first wrong kernel is {what}"
     return "; kernel by kernel both builds agree"
+
+
+def _same_kernels(built: Built, arena: Arena) -> str:
+    """The contender with the tuned library's kernels, none of them tuned."""
+    if not built.by_winograd:
+        return "untuned"
+    path = arena.scratch / "same_kernels.so"
+    build_library(built.prepared, built.run.target, path)
+    signature = built.signature.to_dict()
+    arena.add(path.stem, {"kind": "library", "library": str(path), "signature": signature})
+    return path.stem
 
 
 def measure(built: Built, arena: Arena, timing: Timing) -> dict[str, Any]:

@@ -56,8 +56,7 @@ def _causes(latency: float, rows: Sequence[Mapping[str, Any]], between: float) -
     untuned = [row for row in rows if row["promised"] is None]
     tuned = [row for row in rows if row["promised"] is not None]
     parts: list[tuple[float, str]] = [
-        (float(row["secs"]), f"{row['kernel']} has no tuned program: {_ms(row['secs'])}")
-        for row in untuned
+        (float(row["secs"]), f"{row['kernel']} {_why(row)}: {_ms(row['secs'])}") for row in untuned
     ]
     for row in tuned:
         excess = float(row["secs"]) - float(row["promised"])
@@ -70,6 +69,11 @@ def _causes(latency: float, rows: Sequence[Mapping[str, Any]], between: float) -
     parts.append((between, f"between the kernels: {_ms(between)}"))
     parts.sort(key=lambda part: -abs(part[0]))
     return [said for size, said in parts[:_SHOWN] if abs(size) > 0.01 * latency]
+
+
+def _why(row: Mapping[str, Any]) -> str:
+    is_transform = "winograd_" in str(row["kernel"])
+    return "has a fixed program" if is_transform else "has no tuned program"
 
 
 def _ms(secs: Any) -> str:

@@ -52,6 +52,8 @@ class Run:
     """By workload id."""
     prepack: bool = True
     """Whether its tasks leave the order of constant weights to the schedule."""
+    winograd: bool = False
+    """Whether convolutions may go by Winograd's algorithm; runs of before did not."""
 
     @property
     def kind(self) -> str:
@@ -67,6 +69,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     head = read_json(folder / "run.json", "a run folder is what `tensorese tune` writes")
     found = read_json(folder / "best.json", "tune first") if _has_best(folder) else {}
     try:
+        config = dict(head.get("config") or {})
         return Run(
             path=folder,
             model=str(folder / MODEL) if (folder / MODEL).exists() else str(head["model"]),
@@ -75,7 +78,8 @@ def read_run(path: str | os.PathLike[str]) -> Run:
             platform=str(head["platform"]),
             tasks=tuple(head["tasks"]),
             best={workload: _best(row) for workload, row in found.items()},
-            prepack=bool(dict(head.get("config") or {}).get("prepack", True)),
+            prepack=bool(config.get("prepack", True)),
+            winograd=bool(config.get("winograd", False)),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DeployError(

@@ -35,6 +35,8 @@ class TuneConfig:
     seed: int = 0
     prepack: bool = True
     """Whether schedules may choose the order of constant weights (CPUs)."""
+    winograd: bool = True
+    """Whether 3x3 convolutions may go by Winograd's algorithm (CPUs)."""
 
     def __post_init__(self) -> None:
         if self.trials is not None and self.trials < 1:

@@ -55,21 +55,21 @@ def operator_class(module: Any) -> str:
     return "elementwise" if any(_computes(block) for block in blocks) else "copy"
 
 
-def _nodes(node: Any) -> Iterator[Any]:
+def nodes_of(node: Any) -> Iterator[Any]:
     """A statement or expression and all inside it, in program order."""
     yield node
     for field in _ONE:
         child = getattr(node, field, None)
         if child is not None and not isinstance(child, bool | int | float | str):
-            yield from _nodes(child)
+            yield from nodes_of(child)
     for field in _MANY:
         for child in getattr(node, field, ()):
-            yield from _nodes(child)
+            yield from nodes_of(child)
 
 
 def _leaf_blocks(body: Any) -> Iterator[_Block]:
-    for block in (node for node in _nodes(body) if type(node).__name__ == "SBlock"):
-        nodes = list(_nodes(block.body))
+    for block in (node for node in nodes_of(body) if type(node).__name__ == "SBlock"):
+        nodes = list(nodes_of(block.body))
         if any(type(node).__name__ == "SBlock" for node in nodes):
             continue  # the root, or a block of blocks
         axes = [(v.var, int(v.dom.extent), int(v.iter_type)) for v in block.iter_vars]
@@ -104,7 +104,7 @@ def _product(block: _Block) -> tuple[Any, Any] | None:
 
 
 def _variables(node: Any) -> list[Any]:
-    return [inner for inner in _nodes(node) if type(inner).__name__ == "Var"]
+    return [inner for inner in nodes_of(node) if type(inner).__name__ == "Var"]
 
 
 def _contraction(block: _Block, left: Any, right: Any, blocks: list[_Block]) -> str:
@@ -162,7 +162,7 @@ def _slides(block: _Block) -> bool:
 
 def _gathers(block: _Block) -> bool:
     loads = [node for node in block.nodes if type(node).__name__ == "TensorLoad"]
-    inner = (node for load in loads for index in load.indices for node in _nodes(index))
+    inner = (node for load in loads for index in load.indices for node in nodes_of(index))
     return any(type(node).__name__ == "TensorLoad" for node in inner)
 
 

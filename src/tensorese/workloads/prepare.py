@@ -11,6 +11,8 @@ from typing import Any
 from tensorese.tvm_env import import_tvm
 from tensorese.workloads.regroup import regroup
 from tensorese.workloads.simplify import simplify
+from tensorese.workloads.winograd import keep_apart
+from tensorese.workloads.winograd import winograd as by_winograd
 
 # Channels innermost: vectors run along channels and neighbouring pixels share them.
 _LAYOUTS = {
@@ -22,18 +24,22 @@ _LAYOUTS = {
 }
 
 
-def prepare(module: Any, target: str, *, prepack: bool = True) -> Any:
+def prepare(module: Any, target: str, *, prepack: bool = True, winograd: bool = False) -> Any:
     """Fused, folded and re-laid-out: Relax calls to the TIR functions that are tuned.
 
     `target` is canonical JSON (`tensorese.targets.parse_target`). On a CPU, constant weights
     are marked free for re-layout: `RewriteLayout` may then choose their order with the schedule,
     and deploy packs them once, at compile time. Without `prepack` they keep the network's order.
+    With `winograd`, 3x3 convolutions on a CPU go by that algorithm where it pays.
     """
     kind = str(json.loads(target)["kind"])
     tvm = import_tvm()  # no kernel of the target is made here: none of its intrinsics are needed
     transform = tvm.relax.transform
     with tvm.target.Target(json.loads(target)):
-        module = regroup(simplify(_channels_last(tvm, simplify(module))))
+        module = simplify(_channels_last(tvm, simplify(module)))
+        module = regroup(module, whole_vectors=kind == "llvm")
+        if kind == "llvm" and winograd:
+            module = by_winograd(module)
         passes = [
             transform.DecomposeOpsForInference(),
             transform.CanonicalizeBindings(),
@@ -41,6 +47,7 @@ def prepare(module: Any, target: str, *, prepack: bool = True) -> Any:
             tvm.relax.backend.DispatchSortScan(),
             transform.LegalizeOps(),
             transform.AnnotateTIROpPattern(),
+            tvm.transform.module_pass(lambda m, _: keep_apart(m), opt_level=0),
             transform.FoldConstant(),
             transform.FuseOps(),
             transform.FuseTIR(),

@@ -13,6 +13,7 @@ from tensorese.workloads.errors import ModelError
 from tensorese.workloads.network import Network
 from tensorese.workloads.operators import operator_class
 from tensorese.workloads.prepare import prepare
+from tensorese.workloads.winograd_kernels import is_transform
 
 # Calls a prepared function may keep: they only pass memory on.
 _PLUMBING = ("relax.call_", "relax.shape", "relax.memory", "relax.builtin", "relax.reshape")
@@ -36,15 +37,19 @@ class Task:
     """The unscheduled TIR, one function `main`: what MetaSchedule and a database see."""
 
 
-def tasks_of(network: Network, target: str, *, prepack: bool = True) -> list[Task]:
+def tasks_of(
+    network: Network, target: str, *, prepack: bool = True, winograd: bool = False
+) -> list[Task]:
     """The tasks of `prepare(network.module, target)`, costliest share of the FLOPs first."""
     tvm = import_tvm()  # no kernel is made here: no intrinsics of the target are needed
-    prepared = prepare(network.module, target, prepack=prepack)
+    prepared = prepare(network.module, target, prepack=prepack, winograd=winograd)
     _check_lowered(tvm, network.name, prepared["main"])
     from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 
     extracted = extract_tasks(prepared, tvm.target.Target(json.loads(target)))
-    tasks = [_task(tvm, found, target) for found in extracted]
+    # Winograd's transforms have one schedule each: there is nothing to decide.
+    open_ = [found for found in extracted if not is_transform(found.dispatched[0])]
+    tasks = [_task(tvm, found, target) for found in open_]
     return sorted(tasks, key=lambda task: (-task.weight * task.flops, task.name))
 
 
