@@ -111,6 +111,8 @@ def toolchain_of(kind: str) -> dict[str, str]:
         "llvm": str(tvm.target.codegen.llvm_version_major()),
         "python": platform.python_version(),
     }
+    if kind == "llvm":
+        found["lowering"] = lowering.VERSION
     if kind == "cuda":
         found["cuda"] = str(tvm.support.libinfo().get("CUDA_VERSION", ""))
     return found

@@ -28,6 +28,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return found
 
 
+def test_convolutions_may_go_by_winograd_unless_told(asked: dict[str, Any]) -> None:
+    assert CliRunner().invoke(tune, ["zoo:resnet18"], standalone_mode=False).exception is None
+    assert asked["winograd"]
+    told = ["zoo:resnet18", "--no-winograd"]
+    assert CliRunner().invoke(tune, told, standalone_mode=False).exception is None
+    assert not asked["winograd"]
+
+
 def test_weights_are_packed_and_out_of_the_near_caches_unless_told(asked: dict[str, Any]) -> None:
     assert CliRunner().invoke(tune, ["zoo:resnet18"], standalone_mode=False).exception is None
     assert (asked["prepack"], asked["cache"]) == (True, "rotated")

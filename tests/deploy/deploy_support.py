@@ -42,7 +42,13 @@ def small_network(path: Path) -> Path:
 
 
 def make_run(
-    folder: Path, model: Path, *, only: str = "", programs: int = 1, prepack: bool = True
+    folder: Path,
+    model: Path,
+    *,
+    only: str = "",
+    programs: int = 1,
+    prepack: bool = True,
+    winograd: bool = False,
 ) -> Path:
     """`run.json` and `best.json` by the contract; `only` limits tuning to one operator."""
     from tensorese.measure import from_schedule
@@ -50,7 +56,7 @@ def make_run(
     from tensorese.workloads import load_network, tasks_of
 
     target = parse_target("host")
-    tasks = tasks_of(load_network(str(model)), target, prepack=prepack)
+    tasks = tasks_of(load_network(str(model)), target, prepack=prepack, winograd=winograd)
     best: dict[str, Any] = {}
     for task in tasks:
         if only and task.operator != only:
@@ -89,7 +95,7 @@ def make_run(
         "network": model.stem,
         "target": target,
         "platform": platform_of(target).name,
-        "config": {"prepack": prepack},
+        "config": {"prepack": prepack, "winograd": winograd},
         "environment": {},
         "fingerprint": "",
         "tasks": rows,

@@ -68,6 +68,11 @@ def test_half_a_line_is_cut_off_and_its_batch_is_pending(tmp_path: Path) -> None
             {"model": "zoo:two", "tasks": [{"workload": "bbbb", "name": "conv"}]},
             ("zoo:one", "zoo:two"),
         ),
+        (
+            {"config": {"winograd": True}, "tasks": [{"workload": "bbbb", "name": "matmul"}]},
+            ("winograd False", "True"),
+        ),
+        ({"toolchain": {"tvm": "0.27", "lowering": "1"}}, ("lowering absent", "1")),
         ({"target": '{"kind":"cuda"}'}, ("llvm", "cuda")),
         ({"platform": "there"}, ("here", "there")),
         ({"toolchain": {"tvm": "0.28"}}, ("tvm 0.27", "0.28")),

@@ -73,6 +73,21 @@ def test_other_products_stay(widths: tuple[int, ...]) -> None:
     assert names.count("matmul") == len(widths) and "strided_slice" not in names
 
 
+@pytest.mark.parametrize(("filters", "wide"), [(1000, 1024), (250, 256), (336, 336), (40, 40)])
+def test_filters_fill_whole_vectors_on_a_cpu(filters: int, wide: int) -> None:
+    """Where few are missing: 40 would be 64, and 336 are whole vectors."""
+    model = nn.Sequential(nn.Conv2d(8, filters, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1))
+    network = network_of(model, torch.randn(1, 8, 9, 9))
+    made = [task for task in tasks_of(network, host()) if task.operator == "conv2d"]
+    assert [task.workload.args[1].shape[-1] for task in made] == [wide]
+    assert worst_error(network, host()) < 1e-5
+
+
+def test_filters_stay_where_weights_are_what_is_read() -> None:
+    network = network_of(nn.Conv2d(8, 1000, 1), torch.randn(1, 8, 7, 7))
+    assert "strided_slice" not in operators(regroup(simplify(network.module), whole_vectors=True))
+
+
 def test_weights_keep_their_order_when_asked() -> None:
     module = network_of(nn.Conv2d(3, 8, 3), torch.randn(1, 3, 9, 9)).module
 

@@ -7,6 +7,9 @@ from typing import Any
 from tensorese.lowering import aligned_stack, shared_loops, vector_math
 from tensorese.lowering.rewriter import add_to_pipeline
 
+VERSION = "1"
+"""Goes up with every change that alters code: programs timed before and after do not compare."""
+
 
 def register(tvm: Any) -> None:
     """From now on this process builds kernels so."""

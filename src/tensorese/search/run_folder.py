@@ -30,6 +30,9 @@ HEAD, BATCHES, PENDING, BEST, STORE = (
     "store",
 )
 
+_SHAPING = {"prepack": True, "winograd": False}
+"""Settings that tasks depend on, and what they were before run folders said so."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunHead:
@@ -233,6 +236,10 @@ def _check_same(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> N
 
     ids = [sorted(task["workload"] for task in head["tasks"]) for head in (old, new)]
     if ids[0] != ids[1]:
+        for key, once in _SHAPING.items():
+            settings = [head.get("config", {}).get(key, once) for head in (old, new)]
+            if settings[0] != settings[1] and old["model"] == new["model"]:
+                refuse(key, *settings)
         names = [f"{head['model']} ({len(head['tasks'])} tasks)" for head in (old, new)]
         if old["model"] == new["model"] and len(ids[0]) == len(ids[1]):
             names = [f"{name}, first {i[0]}" for name, i in zip(names, ids, strict=True)]

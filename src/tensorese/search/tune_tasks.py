@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _EVOLUTION = EvolutionConfig(population=1024)  # for small batches: thinking takes cores too
 # What must be the same for measurements of two sittings to be comparable.
-_TOOLS = ("tvm", "tvm_ffi", "llvm", "cuda")
+_TOOLS = ("tvm", "tvm_ffi", "llvm", "lowering", "cuda")
 
 
 @dataclass(frozen=True, kw_only=True)

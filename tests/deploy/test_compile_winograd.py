@@ -1,0 +1,89 @@
+"""A library whose convolutions go by Winograd's algorithm, judged by the direct ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from deploy_support import export, make_run
+from tensorese.deploy import DeployError, bench_run, compile_run, load
+from tensorese.deploy.compile import Timing
+from tensorese.tvm_env import import_tvm
+from tensorese.workloads import winograd
+
+pytestmark = pytest.mark.tvm
+
+QUICK = Timing(rounds=2, secs=0.02)
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two convolutions with a shortcut, small enough that only this test transforms them."""
+    import_tvm()
+    import torch
+    from torch import nn
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Conv2d(16, 16, 3, padding=1)
+            self.second = nn.Conv2d(16, 16, 3, padding=1)
+
+        def forward(self, x: Any) -> Any:
+            return torch.relu(self.second(torch.relu(self.first(x))) + x)
+
+    monkeypatch.setattr(winograd, "best_tile", lambda shape, channels: 4)
+    torch.manual_seed(0)
+    return export(Block(), (torch.randn(1, 16, 12, 12),), tmp_path / "block.pt2")
+
+
+def test_it_is_verified_against_the_direct_network_and_called(model: Path, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", model, winograd=True)
+    certificate = compile_run(run, timing=QUICK)
+    assert certificate["winograd"]
+    against = certificate["verification"]["against"]
+    assert against["untuned"]["passed"] and 0 < against["untuned"]["max_error"]
+    kernels = [row["kernel"] for row in certificate["kernels"]]
+    assert sum("winograd_" in name for name in kernels) == 3
+    assert any("has a fixed program" in cause for cause in certificate["explanation"]["causes"])
+    x = np.random.default_rng(0).standard_normal((1, 16, 12, 12), np.float32)
+    direct = make_run(tmp_path / "direct", model)
+    assert not compile_run(direct, timing=QUICK)["winograd"]
+    assert np.abs(load(run)(x) - load(direct)(x)).max() < 1e-4
+    result = bench_run(run, timing=QUICK, unpacked=True)
+    assert result["latency"].keys() >= {"tuned", "untuned", "unpacked"}
+
+
+def test_a_wrong_kernel_is_found_among_its_own(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights scrambled on the way into the product: the direct network has no such kernel."""
+    from tensorese.deploy.apply import Kernel
+
+    def scrambled(kernel: Any, arguments: list[Any]) -> list[Any]:
+        tvm = import_tvm()
+        shapes = [tuple(int(e) for e in p.ty.shape) for p in kernel.function.params]
+        made = []
+        for argument, shape in zip(arguments, shapes, strict=False):
+            if isinstance(argument, tvm.ir.GenericConst):
+                array = argument.value.numpy().ravel()[::-1].reshape(shape)
+                argument = tvm.relax.const(np.ascontiguousarray(array), "float32")
+            made.append(argument)
+        return made
+
+    monkeypatch.setattr(Kernel, "packed", scrambled)
+    run = make_run(tmp_path / "run", model, winograd=True, only="batch_matmul")
+    with pytest.raises(DeployError, match="first wrong kernel is the program of matmul"):
+        compile_run(run, timing=QUICK)
+    assert not (run / "library.so").exists()
+
+
+def test_what_was_tuned_directly_is_compiled_directly(model: Path, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", model)
+    head = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**head, "config": {}}))  # as runs of before are
+    assert not compile_run(run, timing=QUICK)["winograd"]
