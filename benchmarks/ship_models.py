@@ -4,7 +4,8 @@
 
 Only rows that are not marked `test` are trained on. Recipes are compared on validation tasks, one
 in six of the training tasks, and the best mean of top-1, top-5 and the mean of the top five wins;
-the models that ship are then trained on all training tasks. Test rows are judged once, at the
+so are, with LightGBM installed, sizes of the trees beside the networks and how many votes they
+have. The models that ship are then trained on all training tasks. Test rows are judged once, at the
 end, by `--seeds` models of the chosen recipe; no choice is made on them. OUT gets `models.tar`
 (the folders for `src/tensorese/models/shipped`) and `ship_models.jsonl` (every run).
 """
@@ -68,9 +69,12 @@ RECIPES = {
     "8 of 64": SmallRecipe(networks=8),
     "8, dropout 0.3, long": SmallRecipe(networks=8, dropout=0.3, steps=4800),
 }
-# Shallow enough to be walked fast by numpy.
-GROWN = {"num_leaves": 31, "max_depth": 8, "min_data_in_leaf": 20, "learning_rate": 0.08}
-ROUNDS = 150
+# Shallow enough to be walked fast by numpy: settings and the number of trees.
+GROWN = {
+    "150 trees": ({"num_leaves": 31, "max_depth": 8, "learning_rate": 0.08}, 150),
+    "300 trees": ({"num_leaves": 31, "max_depth": 8, "learning_rate": 0.05}, 300),
+}
+VOTES = (2, 4, 8, 16, 32)
 QUICK = {"4 networks, few steps": SmallRecipe(steps=400)}
 
 
@@ -84,7 +88,10 @@ class Ship:
         check_disjoint(self.programs.tasks, self.test.tasks, self.programs.workloads)
         self.given, self.test_set = small_set(self.programs), small_set(self.test)
         self.rows: list[dict[str, Any]] = []
-        self.forests: dict[tuple[str, int], Forest] = {}
+        self.forests: dict[tuple[str, str, int, bool], Forest] = {}
+        self.tried: dict[str, list[tuple[str, int, TLP]]] = {}
+        """Recipe to its models of the training side: label, seed, model."""
+        self.trees, self.votes = next(iter(GROWN)), 0
         self.train, self.validation = sides(self.programs)
         self.all = tuple(range(len(self.programs.tasks)))
 
@@ -108,6 +115,10 @@ class Ship:
                 for seed in seeds
             ]
             models = train_small(self.given, runs, recipe, self.args.device)
+            self.tried[name] = [
+                (label, run.seed, model)
+                for label, run, model in zip(names, runs, models, strict=True)
+            ]
             for label, run, model in zip(names, runs, models, strict=True):
                 for platform in model.platforms:
                     marks.setdefault(name, []).append(
@@ -118,6 +129,36 @@ class Ship:
                 self.say("time for choosing is up")
                 break
         return max(marks, key=lambda name: float(np.mean(marks[name])))
+
+    def choose_votes(self, chosen: str) -> None:
+        """How large the trees beside the chosen networks are, and how much they count."""
+        marks: dict[tuple[str, int], list[float]] = {}
+        for label, seed, model in self.tried[chosen]:
+            with tempfile.TemporaryDirectory() as scratch:
+                folder = Path(scratch) / "model"
+                save_model(folder, model.cpu(), Card(command="", data_hash="", split=""))
+                for trees in GROWN:
+                    forests = {p: self._forest(trees, p, seed, whole=False) for p in model.platforms}
+                    for votes in VOTES:
+                        add_trees(folder, forests, votes)
+                        found = self._judge_folder("validation", folder, label, seed, trees)
+                        marks.setdefault((trees, votes), []).extend(found)
+        (self.trees, self.votes) = max(marks, key=lambda pair: float(np.mean(marks[pair])))
+        shown = ", ".join(f"{t} {v} votes {np.mean(m):.4f}" for (t, v), m in marks.items())
+        self.say(f"{shown}; chosen {self.trees}, {self.votes} votes")
+
+    def _judge_folder(
+        self, part: str, folder: Path, label: str, seed: int, trees: str
+    ) -> list[float]:
+        """As the search asks a model: networks and trees together, by numpy."""
+        model = SmallModel(folder)
+        given = self.test_set if part == "test" else self.given
+        recipe, label = f"networks and {trees}, {model.votes} votes", f"{label} with trees"
+        found = []
+        for head, platform in enumerate(model.platforms):
+            scores = model.score(given.features, head).astype(np.float64)
+            found.append(self._row(part, recipe, label, seed, platform, scores))
+        return found
 
     def _judge(
         self, part: str, recipe: str, label: str, seed: int, model: TLP, platform: str
@@ -162,25 +203,27 @@ class Ship:
             with tempfile.TemporaryDirectory() as scratch:
                 folder = kept if seed == 0 else Path(scratch)
                 self.save(folder, label, labels, model, chosen, recipe)
-                if "lightgbm" in installed_trees():
-                    self.grow(folder, label, seed)
+                if self.votes:
+                    forests = {p: self._forest(self.trees, p, seed) for p in model.platforms}
+                    add_trees(folder, forests, self.votes)
+                    self._judge_folder("test", folder, label, seed, self.trees)
         self.say("trained on all training tasks, judged on test rows")
 
-    def grow(self, folder: Path, label: str, seed: int) -> None:
-        """Trees beside the networks; judged together, as the search asks them."""
-        add_trees(folder, {name: self._forest(name, seed) for name in SmallModel(folder).platforms})
-        model = SmallModel(folder)
-        for head, platform in enumerate(model.platforms):
-            scores = model.score(self.test_set.features, head).astype(np.float64)
-            self._row("test", "networks and trees", f"{label} with trees", seed, platform, scores)
-
-    def _forest(self, platform: str, seed: int) -> Forest:
-        if (platform, seed) not in self.forests:
-            labels = only(self.programs, platform)
-            setting = {**GROWN, "seed": seed}
-            tree = fit_tree("lightgbm", setting, self.given.features, labels, self.all, ROUNDS)
-            self.forests[platform, seed] = from_lightgbm(tree)
-        return self.forests[platform, seed]
+    def _forest(self, trees: str, platform: str, seed: int, *, whole: bool = True) -> Forest:
+        """Of all training tasks, or of the training side alone."""
+        key = (trees, platform, seed, whole)
+        if key not in self.forests:
+            setting, rounds = GROWN[trees]
+            tree = fit_tree(
+                "lightgbm",
+                {**setting, "min_data_in_leaf": 20, "seed": seed},
+                self.given.features,
+                only(self.programs, platform),
+                self.all if whole else self.train,
+                rounds,
+            )
+            self.forests[key] = from_lightgbm(tree)
+        return self.forests[key]
 
     def few(self, chosen: str, recipe: SmallRecipe) -> None:
         """The model over all platforms with a thousand labels of one, and that one alone."""
@@ -301,8 +344,10 @@ def main() -> None:
     for name in args.stores.split(","):
         ship = Ship(args, name)
         ship.say(f"{len(ship.programs):,} programs, {ship.given.features.shape[1]} features")
-        chosen = ship.choose(recipes) if len(recipes) > 1 else next(iter(recipes))
+        chosen = ship.choose(recipes)
         ship.say(f"chosen: {chosen}")
+        if "lightgbm" in installed_trees():
+            ship.choose_votes(chosen)
         ship.final(chosen, recipes[chosen])
         if not args.skip_few:
             ship.few(chosen, recipes[chosen])

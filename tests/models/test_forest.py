@@ -69,6 +69,18 @@ def test_trees_count_as_much_as_all_networks(tmp_path: Path) -> None:
     assert load_model(tmp_path).model.platforms == both.platforms  # torch reads the networks
 
 
+def test_trees_have_as_many_votes_as_they_are_given(tmp_path: Path) -> None:
+    save_model(tmp_path, small_model(), Card())
+    features = _features()
+    alone = SmallModel(tmp_path).score(features, 1)
+    add_trees(tmp_path, {"two-2c": _stump()}, 6)
+    share = _stump().predict(features)
+    wanted = (2 * alone + 6 * np.log(share / (1 - share))) / 8
+    model = SmallModel(tmp_path)
+    np.testing.assert_allclose(model.score(features, 1), wanted, atol=1e-5)
+    assert model.speed(features, 1).shape == (40, 8)
+
+
 def test_damaged_trees_are_noticed(tmp_path: Path) -> None:
     save_model(tmp_path, small_model(), Card())
     add_trees(tmp_path, {"two-2c": _stump()})

@@ -115,6 +115,7 @@ class SmallModel:
             count = int(config["members"]) + int(config["physics_members"])
             self.networks = [_Network(weights, k, config) for k in range(count)]
             self.forests = _forests(folder, config)
+            self.votes = int(config.get("tree_votes", count))
             self.card: Card = read_card(config)
         except SafetensorError as error:
             raise ModelError(
@@ -168,20 +169,20 @@ class SmallModel:
     def score(self, features: Floats, head: int) -> Floats:
         """As `TLP.score`: the members' mean, lowered by likely failures and disagreement.
 
-        Trees, where there are any, count as much as all networks together.
+        Trees, where there are any, count as much as `votes` networks.
         """
         outputs = self.outputs(features, head)
         each = outputs[:, :, 0] - softplus(outputs[:, :, 1] - np.float32(3.0))
         second = self.second_opinion(features, head)
         if second is not None:
             share = np.exp2(second)  # as a rank score, of which it is the sigmoid
-            each = _beside(each, np.log(share / (1 - share)))
+            each = self._beside(each, np.log(share / (1 - share)))
         scores: Floats = each.mean(1) - np.float32(self.doubt) * each.std(1)
         return scores
 
     def speed(self, features: Floats, head: int) -> Floats:
         """`[N, M]`: log2 of speed against the task's best, as each network sees it, at most 0;
-        with trees `[N, 2 M]`, theirs as often as there are networks.
+        with trees `[N, M + votes]`, theirs as often as they have votes.
 
         Training fits the sigmoid of a rank score to the task's best latency over the program's.
         """
@@ -189,11 +190,10 @@ class SmallModel:
         behind = softplus(-outputs[:, :, 0]) + softplus(outputs[:, :, 1] - np.float32(3.0))
         speeds: Floats = -behind / np.float32(math.log(2.0))
         second = self.second_opinion(features, head)
-        return speeds if second is None else _beside(speeds, second)
+        return speeds if second is None else self._beside(speeds, second)
 
-
-def _beside(each: Floats, second: Floats) -> Floats:
-    return np.concatenate([each, np.repeat(second[:, None], each.shape[1], axis=1)], axis=1)
+    def _beside(self, each: Floats, second: Floats) -> Floats:
+        return np.concatenate([each, np.repeat(second[:, None], self.votes, axis=1)], axis=1)
 
 
 def _forests(folder: Path, config: dict[str, Any]) -> dict[str, Forest]:
@@ -205,9 +205,14 @@ def _forests(folder: Path, config: dict[str, Any]) -> dict[str, Forest]:
     return {name: Forest({part: parts[f"{name}/{part}"] for part in PARTS}) for name in named}
 
 
-def add_trees(folder: Path, forests: dict[str, Forest]) -> None:
-    """Puts trees beside the networks of a saved model, by platform."""
+def add_trees(folder: Path, forests: dict[str, Forest], votes: int | None = None) -> None:
+    """Puts trees beside the networks of a saved model, by platform.
+
+    `votes`: how many networks they count for; as many as there are unless said.
+    """
     config = read_config(folder)
+    if votes is not None:
+        config["tree_votes"] = votes
     parts = {
         f"{name}/{part}": np.ascontiguousarray(forest.parts[part])
         for name, forest in forests.items()
