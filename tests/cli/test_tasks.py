@@ -28,6 +28,15 @@ def test_tasks_of_a_zoo_network_as_a_table_and_as_json(
     assert "space" not in heavy[0]
 
 
+def test_tasks_are_those_of_tune(capsys: pytest.CaptureFixture[str]) -> None:
+    names = []
+    for options in ([], ["--no-winograd"]):
+        assert run(["tasks", "zoo:resnet18", "--no-space", "--json", *options]) == 0
+        listed = json.loads(capsys.readouterr().out)["tasks"]
+        names.append([row["operator"] for row in listed])
+    assert "batch_matmul" in names[0] and "batch_matmul" not in names[1]
+
+
 def test_the_space_of_each_task_is_counted(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 @click.option(
     "--space/--no-space", default=True, help="Build each task's space, about 0.1 s a task, or not."
 )
+@click.option("--no-winograd", is_flag=True, help="As tune --no-winograd has them (CPUs).")
 @click.option("--json", "as_json", is_flag=True, help="Print the tasks as JSON.")
-def tasks(model: str, target: str, space: bool, as_json: bool) -> None:
+def tasks(model: str, target: str, space: bool, no_winograd: bool, as_json: bool) -> None:
     """List the tasks of MODEL: a .onnx or .pt2 file, or zoo:NAME[@shape].
 
     A shape is given as 8x3x256x256; for .onnx files with open shapes, FILE.onnx@1x3x224x224.
@@ -31,7 +32,8 @@ def tasks(model: str, target: str, space: bool, as_json: bool) -> None:
     from tensorese.workloads import load_network, tasks_of
 
     network = load_network(model)
-    rows = [_row(task, space) for task in tasks_of(network, parsed)]
+    found = tasks_of(network, parsed, winograd=not no_winograd)
+    rows = [_row(task, space) for task in found]
     if as_json:
         click.echo(json.dumps({"network": network.name, "target": parsed, "tasks": rows}))
     else:
