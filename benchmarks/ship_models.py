@@ -138,7 +138,10 @@ class Ship:
                 folder = Path(scratch) / "model"
                 save_model(folder, model.cpu(), Card(command="", data_hash="", split=""))
                 for trees in GROWN:
-                    forests = {p: self._forest(trees, p, seed, whole=False) for p in model.platforms}
+                    forests = {
+                        name: self._forest(trees, name, seed, whole=False)
+                        for name in model.platforms
+                    }
                     for votes in VOTES:
                         add_trees(folder, forests, votes)
                         found = self._judge_folder("validation", folder, label, seed, trees)

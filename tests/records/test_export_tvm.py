@@ -51,6 +51,21 @@ def make_database(folder: Path, module: Any) -> Any:
     return target
 
 
+def test_a_workload_keeps_its_name_when_its_weights_were_moved(tmp_path: Path) -> None:
+    """A record lists its arguments as its schedule left them: a packed weight has more axes."""
+    module = matmul_module()
+    moved = module["main"].with_attr("layout_free_buffers", [1])
+    free = import_tvm().IRModule({"main": moved})
+    make_database(tmp_path / "db", free)
+    path = tmp_path / "db" / "database_tuning_record.json"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for _, (_, _, _, args) in lines:
+        args[1][2] = [2, 32, 16]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = {m.program.workload.id for m in read_records(tmp_path / "db", "cpu")}
+    assert found == {workload_of(free).id}
+
+
 def test_stock_tvm_applies_what_we_export(tmp_path: Path) -> None:
     module = matmul_module()
     target = make_database(tmp_path / "db", module)

@@ -51,17 +51,39 @@ def is_legacy(graph: dict[str, Any]) -> bool:
     return "root_index" not in graph
 
 
+def parameters(graph: dict[str, Any]) -> list[TensorSpec]:
+    """Of the one function of a module, before any schedule; empty where it cannot be seen."""
+    nodes = graph["nodes"]
+
+    def inside(index: int, field: str) -> Any:
+        return nodes[nodes[index]["data"][field]]
+
+    def spec(variable: int) -> TensorSpec:
+        buffer = nodes[variable]["data"]["ty"]
+        extents = [inside(extent, "value")["data"] for extent in inside(buffer, "shape")["data"]]
+        return TensorSpec(
+            shape=tuple(int(extent) for extent in extents),
+            dtype=str(inside(buffer, "dtype")["data"]["dtype"]),
+        )
+
+    found = [at for at, node in enumerate(nodes) if node.get("type") == "tirx.PrimFunc"]
+    if len(found) != 1:
+        return []
+    return [spec(variable) for variable in inside(found[0], "params")["data"]]
+
+
 def workload_of_module(module: str, key: str, args: Sequence[TensorSpec]) -> Workload:
     """The one way a MetaSchedule module becomes a workload; `key` is its structural hash.
 
-    Strides and paddings sit in index expressions, so the hash is an attribute: two convolutions
-    of the same shapes stay two workloads.
+    `args` are a record's, for old graphs: weights that its schedule moved have another shape there
+    than in the workload. Strides and paddings sit in index expressions, so the hash is an
+    attribute: two convolutions of the same shapes stay two workloads.
     """
     graph = json.loads(module)
     legacy = is_legacy(graph)
     return Workload(
         operator="_".join(block_names(graph)) or "main",
-        args=tuple(args),
+        args=tuple(parameters(graph) or args),
         attributes={"structure": key},
         source="metaschedule-legacy" if legacy else "tvm",
         key=key,
