@@ -1,5 +1,5 @@
 # Two commands do everything on a machine with Python 3.11 or 3.12 and gcc:
-#   make demo    installs into .venv, tunes ResNet-18 on this CPU in four minutes, compares with torch
+#   make demo    installs into .venv, tunes ResNet-18 on this CPU in three minutes, compares with torch
 #   make test    lints, type-checks and tests; `make test-all` adds the slow checks
 
 PYTHON ?= python3

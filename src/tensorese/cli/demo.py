@@ -9,7 +9,7 @@ import click
 
 @click.command()
 @click.option("--network", default="zoo:resnet18", show_default=True, help="What to tune.")
-@click.option("--minutes", default=4.0, show_default=True, help="Wall-clock limit.")
+@click.option("--minutes", default=3.0, show_default=True, help="Wall-clock limit.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),

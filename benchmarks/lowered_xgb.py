@@ -1,0 +1,242 @@
+"""XGBoost on the features of lowered programs, as MetaSchedule uses it, on the same rows.
+
+    python benchmarks/lowered_xgb.py extract --store data/cpu --platform emeraldrapids-2c --out DIR
+    python benchmarks/lowered_xgb.py judge --store data/cpu --platform emeraldrapids-2c --out DIR
+
+`extract` schedules every valid program again, postprocesses it for the platform's target and asks
+TVM's own `PerStoreFeature` for a vector a store; it needs TVM, no device, and goes on where DIR
+ends. `judge` trains MetaSchedule's model (the score is the sum over stores, squared error) on all
+training tasks, its settings chosen on validation tasks as those of the other trees are, and adds
+its test row to `benchmarks/results/ship_models_lowered.jsonl`, which `bench_models.py` reads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from common import RESULTS, provenance
+
+SYSTEM = "xgboost on lowered features"
+CHUNK = 400
+"""Programs in one file: what a stopped run may lose."""
+SETTINGS: tuple[dict[str, Any], ...] = (
+    {"max_depth": 10, "gamma": 0.001, "min_child_weight": 0, "eta": 0.2},  # MetaSchedule's own
+    {"max_depth": 6, "gamma": 0.001, "min_child_weight": 5, "eta": 0.1},
+    {"max_depth": 8, "gamma": 0.0, "min_child_weight": 20, "eta": 0.1, "colsample_bytree": 0.5},
+)
+ROUNDS = 200
+Floats = npt.NDArray[np.float32]
+
+
+# -- extract ---------------------------------------------------------------------------------
+
+
+def wanted(store_path: Path, platform: str) -> list[Any]:
+    """The valid measurements, of each program one, a task's together."""
+    from tensorese.records.store import Store
+
+    with Store.open(store_path) as store:
+        found = {m.program.id: m for m in store.measurements(platform=platform) if m.status == "ok"}
+    return sorted(found.values(), key=lambda m: (m.program.workload.id, m.program.id))
+
+
+def extract_part(job: tuple[Path, str, int, int, Path]) -> str:
+    """One file: programs, how many stores each has, and the stores' vectors."""
+    store_path, platform, first, last, path = job
+    from tensorese.tvm_env import import_tvm
+
+    tvm = import_tvm("llvm")
+    extractor = tvm.s_tir.meta_schedule.feature_extractor.PerStoreFeature()
+    ids, counts, vectors, failed = [], [], [], 0
+    for m in wanted(store_path, platform)[first:last]:
+        try:
+            each = _features(tvm, extractor, m)
+        except (RuntimeError, ValueError, TypeError):
+            failed += 1
+            continue
+        ids.append(m.program.id)
+        counts.append(len(each))
+        vectors.append(each)
+    arrays = {"ids": np.array(ids), "counts": np.array(counts), "vectors": np.concatenate(vectors)}
+    scratch = path.with_suffix(".part.npz")
+    np.savez_compressed(scratch, **arrays)
+    os.replace(scratch, path)
+    return f"{path.name}: {len(ids)} programs, {failed} that TVM does not take"
+
+
+_CONTEXTS: dict[str, tuple[Any, Any, list[Any]]] = {}
+
+
+def _features(tvm: Any, extractor: Any, measurement: Any) -> Floats:
+    from tensorese.measure.jobs import trace_of
+    from tensorese.space.replay import tune_context
+
+    workload, target = measurement.program.workload, measurement.platform.target
+    if workload.id not in _CONTEXTS:
+        _CONTEXTS.clear()  # tasks come one after the other
+        module = tvm.ir.load_json(workload.module)
+        context = tune_context(module, target)
+        _CONTEXTS[workload.id] = (module, context, list(context.space_generator.postprocs))
+    module, context, postprocessors = _CONTEXTS[workload.id]
+    schedule = tvm.s_tir.Schedule(module)
+    trace = json.loads(trace_of(measurement.program, target))
+    tvm.s_tir.schedule.Trace.apply_json_to_schedule(trace, schedule)
+    if not measurement.program.tail:
+        schedule.enter_postproc()
+        for one in postprocessors:
+            one.apply(schedule)
+    candidate = tvm.s_tir.meta_schedule.MeasureCandidate(schedule, [])
+    found: Floats = extractor.extract_from(context, [candidate])[0].numpy().astype(np.float32)
+    return found
+
+
+def extract(args: argparse.Namespace) -> None:
+    folder = args.out / args.platform
+    folder.mkdir(parents=True, exist_ok=True)
+    n = len(wanted(args.store, args.platform))
+    jobs = [
+        (args.store, args.platform, at, at + CHUNK, folder / f"{at:06d}.npz")
+        for at in range(0, n, CHUNK)
+    ]
+    jobs = [job for job in jobs if not job[-1].exists()]
+    started = time.monotonic()
+    with multiprocessing.get_context("spawn").Pool(args.workers, maxtasksperchild=8) as pool:
+        for k, told in enumerate(pool.imap_unordered(extract_part, jobs)):
+            spent = time.monotonic() - started
+            left = spent / (k + 1) * (len(jobs) - k - 1)
+            print(f"{told}; {left / 60:.1f} min left", flush=True)
+
+
+# -- judge -----------------------------------------------------------------------------------
+
+
+class Packed:
+    """Vectors of programs laid end to end, in the order of `ids`."""
+
+    def __init__(self, folder: Path, ids: Sequence[str]) -> None:
+        known: dict[str, Floats] = {}
+        for path in sorted(folder.glob("*.npz")):
+            with np.load(path, allow_pickle=False) as file:
+                ends = np.cumsum(file["counts"])
+                parts = np.split(file["vectors"], ends[:-1])
+                known |= dict(zip(file["ids"].tolist(), parts, strict=True))
+        self.vectors = [known.get(name) for name in ids]
+
+    def has(self, index: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return np.array([k for k in index if self.vectors[k] is not None], dtype=np.int64)
+
+    def rows(self, index: npt.NDArray[Any]) -> tuple[Floats, npt.NDArray[np.int64]]:
+        """Vectors of these programs, and whose each one is."""
+        chosen = [self.vectors[k] for k in index]
+        owner = np.repeat(np.arange(len(index)), [len(one) for one in chosen])
+        return np.concatenate(chosen), owner
+
+
+def fit(
+    x: Floats, owner: npt.NDArray[np.int64], y: npt.NDArray[Any], setting: dict[str, Any]
+) -> Any:
+    """Squared error of the sum over a program's stores, weighed by the label as MetaSchedule does.
+
+    A booster sees stores; the gradient of a program's error is handed to each of its stores.
+    """
+    import xgboost
+
+    data = xgboost.DMatrix(x, np.zeros(len(x)))
+
+    def objective(said: npt.NDArray[Any], _: Any) -> tuple[Any, Any]:
+        total = np.bincount(owner, weights=said, minlength=len(y))
+        return ((total - y) * y)[owner], y[owner]
+
+    params = {"seed": 43, "nthread": os.cpu_count(), "base_score": 0.0, **setting}
+    return xgboost.train(params, data, ROUNDS, obj=objective)
+
+
+def said_of(model: Any, x: Floats, owner: npt.NDArray[np.int64], n: int) -> npt.NDArray[Any]:
+    import xgboost
+
+    return np.bincount(owner, weights=model.predict(xgboost.DMatrix(x)), minlength=n)
+
+
+def judge(args: argparse.Namespace) -> None:
+    from ship_models import _mark, sides
+    from tensorese.evaluation.metrics import summary
+    from tensorese.evaluation.ranked import judge_scores
+    from tensorese.evaluation.trees import tree_labels
+    from tensorese.models.programs import read_programs
+    from tensorese.records.store import Store
+
+    with Store.open(args.store) as store:
+        programs = read_programs([store], split="train")
+        test = read_programs([store], split="test")
+    from tensorese.training.small import only
+
+    train_set, test_set = only(programs, args.platform), only(test, args.platform)
+    mine = Packed(args.out / args.platform, train_set.ids)
+    train, validation = sides(programs)
+
+    def grown(tasks: Sequence[int], setting: dict[str, Any]) -> Any:
+        index, labels = tree_labels(train_set, tasks)
+        keep = np.isin(index, mine.has(index))
+        x, owner = mine.rows(index[keep])
+        return fit(x, owner, labels[keep].astype(np.float64), setting)
+
+    def scores(model: Any, packed: Packed, given: Any) -> npt.NDArray[np.float64]:
+        index = packed.has(given.valid(0))
+        out = np.full(len(given), -np.inf)  # what TVM does not take is never chosen
+        x, owner = packed.rows(index)
+        out[index] = said_of(model, x, owner, len(index))
+        return out
+
+    marks = []
+    for setting in SETTINGS:
+        found = scores(grown(train, setting), mine, train_set)
+        marks.append(_mark(judge_scores(train_set, args.platform, found, list(validation))))
+        print(f"{setting}: {marks[-1]:.4f} on validation tasks", flush=True)
+    best = SETTINGS[int(np.argmax(marks))]
+    model = grown(range(len(programs.tasks)), best)
+    found = scores(model, Packed(args.out / args.platform, test_set.ids), test_set)
+    results = judge_scores(test_set, args.platform, found, list(range(len(test.tasks))))
+    row = {
+        "part": "test",
+        "store": args.store.name,
+        "recipe": "trees",
+        "model": SYSTEM,
+        "platform": args.platform,
+        "seed": 0,
+        "setting": best,
+        **summary(results),
+        "ratios": {r.task: [round(r.ratio(1), 5), round(r.ratio(5), 5)] for r in results},
+        **provenance(),
+    }
+    print({k: row[k] for k in ("platform", "top1", "top5", "pairwise", "tasks")})
+    path = RESULTS / "ship_models_lowered.jsonl"
+    kept = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    kept = [old for old in kept if old["platform"] != args.platform]
+    path.write_text("".join(json.dumps(one) + "\n" for one in [*kept, row]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    for verb in ("extract", "judge"):
+        sub = verbs.add_parser(verb)
+        sub.add_argument("--store", type=Path, required=True)
+        sub.add_argument("--platform", required=True)
+        sub.add_argument("--out", type=Path, required=True)
+        sub.add_argument("--workers", type=int, default=os.cpu_count())
+    args = parser.parse_args()
+    {"extract": extract, "judge": judge}[args.verb](args)
+
+
+if __name__ == "__main__":
+    main()
