@@ -35,9 +35,9 @@ from tensorese.evaluation.splits import check_disjoint
 from tensorese.evaluation.trees import TREES, fit_tree, installed_trees, score_tree
 from tensorese.models.disk import Card
 from tensorese.models.folder import save_model
-from tensorese.models.forest import Forest, from_lightgbm
+from tensorese.models.forest import Forest, add_trees, from_lightgbm
 from tensorese.models.programs import ProgramSet, read_programs
-from tensorese.models.small import SmallModel, add_trees
+from tensorese.models.small import SmallModel
 from tensorese.models.tlp import TLP
 from tensorese.records.store import Store
 from tensorese.training.many import keep_labels

@@ -86,7 +86,7 @@ def main_table(rows: Rows) -> str:
 
 
 def systems(rows: Rows, platform: str) -> dict[str, Rows]:
-    ours = ("tlp", "tlp without lots", "mtl-tlp", "second", "first", "paper")
+    ours = ("tlp", "tlp without lots", "third", "mtl-tlp", "second", "first", "paper")
     found = {name: _select(rows, "main", name, platform) for name in ours}
     for columns in (FULL, "matrix"):
         trees = [r for r in rows if r["table"] == "trees" and r["columns"] == columns]
@@ -99,21 +99,26 @@ def systems(rows: Rows, platform: str) -> dict[str, Rows]:
     return found
 
 
-def with_former(rows: Rows, first: Rows, second: Rows) -> Rows:
+FORMER = {
+    "first": {"tlp": "first", "paper": "paper"},
+    "second": {"tlp": "second", "mtl-tlp": "mtl-tlp"},
+    "third": {"tlp": "third"},
+}
+
+
+def with_former(rows: Rows, former: dict[str, Rows]) -> Rows:
     """Main rows of former tables stand beside the new ones.
 
     `first` is before the physical features; `second` before knots and lots, and the last that
-    has MTL-TLP.
+    has MTL-TLP; `third` has four networks where the default now has trees.
     """
-    names = {"tlp": "first", "paper": "paper"}
-    old = [
-        {**row, "system": names.get(row["system"], row["system"])}
-        for row in first
-        if row["table"] == "trees" or (row["table"] == "main" and row["system"] in names)
-    ]
-    names = {"tlp": "second", "mtl-tlp": "mtl-tlp"}
-    old += [{**row, "system": names[row["system"]]} for row in second if row["table"] == "main"]
-    both = [*rows, *old]
+    both = list(rows)
+    for place, names in FORMER.items():
+        for row in former[place]:
+            if row["table"] == "main" and row["system"] in names:
+                both.append({**row, "system": names[row["system"]]})
+            elif row["table"] == "trees" and place == "first":
+                both.append(row)
     return [{**row, "columns": row["settings"].get("columns", "matrix")} for row in both]
 
 

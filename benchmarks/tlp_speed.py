@@ -32,8 +32,10 @@ from tensorese.models.mtl_tlp import MTLTLP
 from tensorese.models.programs import encode_programs
 from tensorese.models.ranker import TLPRanker, bf16_is_faster
 from tensorese.models.tlp import TLPConfig
+from tensorese.models.tree_votes import TreeVotes
 from tensorese.models.trunk import TrunkConfig
 from tensorese.training.groups import GroupConfig
+from tensorese.training.grow import grow_trees
 from tensorese.training.trainer import TrainConfig, Trainer
 from tlp_runs import PLATFORMS, programs_of
 from tlp_stages import BASE, FROZEN, thaw
@@ -52,6 +54,17 @@ def _model(programs: Any, platforms: tuple[str, ...]) -> MTLTLP:
     return MTLTLP(config, platforms)
 
 
+def _trees(programs: Any, settings: dict[str, Any]) -> TreeVotes | None:
+    """Real ones: how deep they are is what their speed hangs on."""
+    if not settings.get("trees"):
+        return None
+    encoded = encode_programs(programs, Encoder(programs.spec()))
+    tasks = range(len(programs.tasks))
+    return TreeVotes(
+        grow_trees(programs, encoded, tasks, settings["trees"], 0), settings["tree_votes"]
+    )
+
+
 def score(args: argparse.Namespace) -> None:
     """The largest sketch of V100's and A100's records, its decisions repeated to `--n`."""
     for name in ("v100", "a100"):
@@ -63,8 +76,12 @@ def score(args: argparse.Namespace) -> None:
         )
         workload = programs.workloads[pair.workload]
         usable = bf16_is_faster(torch.device(args.device))
+        frozen = json.loads(args.frozen.read_text())["settings"]
+        trees = None if args.networks else _trees(programs, frozen)
         for bf16 in (False, True) if usable else (False,):
-            ranker = TLPRanker(_model(programs, (name,)), device=args.device, bf16=bf16)
+            model = _model(programs, (name,))
+            model.trees = trees
+            ranker = TLPRanker(model, device=args.device, bf16=bf16)
             rates = []
             for _ in range(args.repeat + 1):
                 start, burnt = time.perf_counter(), time.process_time()
@@ -83,6 +100,7 @@ def score(args: argparse.Namespace) -> None:
                 programs_per_s=round(float(np.median(rates[1:]))),
                 best=round(max(rates)),
                 core_us_per_program=round(burnt / args.n * 1e6, 1),
+                trees=0 if trees is None else len(trees.forests[name].roots),
             )
 
 

@@ -35,6 +35,8 @@ def thaw(path: Path = FROZEN) -> None:
         frozen = json.loads(path.read_text())
         BASE.clear()
         BASE.update(frozen["settings"])
+        for name in ("trees", "tree_votes"):  # joined by `tlp_mix`; jobs train networks
+            BASE.pop(name, None)
         MTL_PLATFORMS[:] = frozen.get("mtl_platforms", ANSOR)
 
 

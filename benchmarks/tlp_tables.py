@@ -178,7 +178,7 @@ def freeze(args: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     verbs = parser.add_subparsers(dest="verb", required=True)
-    for verb in ("run", "trees", "bank-trees", "freeze", "freeze3", "report"):
+    for verb in ("run", "trees", "bank-trees", "bank-grown", "freeze", "freeze3", "report"):
         sub = verbs.add_parser(verb)
         sub.add_argument("--out", type=Path, required=True)
         sub.add_argument("--rows", type=Path, nargs="*", default=[], help="more folders of rows")
@@ -208,15 +208,15 @@ def main() -> None:
         print(f"frozen: {found['chosen']}, mtl of {found['mtl_platforms']}")
     elif args.verb == "freeze":
         freeze(args)
-    elif args.verb in ("trees", "bank-trees"):
-        from tlp_trees import bank_trees, run_trees
+    elif args.verb in ("trees", "bank-trees", "bank-grown"):
+        from tlp_trees import bank_grown, bank_trees, run_trees
 
-        (run_trees if args.verb == "trees" else bank_trees)(args)
+        {"trees": run_trees, "bank-trees": bank_trees, "bank-grown": bank_grown}[args.verb](args)
     else:
         from tlp_report import report, with_former
 
-        first, second = (read_rows([args.out / name]) for name in ("first", "second"))
-        print(report(with_former(read_rows([args.out]), first, second)))
+        former = {name: read_rows([args.out / name]) for name in ("first", "second", "third")}
+        print(report(with_former(read_rows([args.out]), former)))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from tensorese.evaluation.judge import judged_index
+from tensorese.training.grow import grow_trees
+from tensorese.training.recipe import TREES
 from tlp_bank import packed, save_bank
 from tlp_runs import (
     Job,
@@ -191,6 +193,25 @@ def bank_trees(args: argparse.Namespace) -> None:
             row = _key_row(system, name, platform, 0, 0)
             row["settings"] |= {"platforms": [platform], "members": 1, "physics_members": 0}
             save_bank(args.out, f"{system}_{platform}", row, arrays)
+
+
+def bank_grown(args: argparse.Namespace) -> None:
+    """Held-out shares that the default model's own trees tell, all folds, for `tlp_mix`."""
+    args.out.mkdir(parents=True, exist_ok=True)
+    for platform in CHOSEN:
+        programs = programs_of(args.data, (platform,))
+        encoded = encoded_of(args.data, (platform,), programs.spec())
+        features = encoded.values[:, : encoded.templates[0].n_physics]
+        arrays: dict[str, Any] = {}
+        for fold in range(5):
+            train, held = task_sides(args.data, programs, fold)
+            index = judged_index(programs, platform, held)
+            for seed in range(3):
+                forest = grow_trees(programs, encoded, train, TREES, seed)[platform]
+                told = forest.predict(features[index])[:, None]
+                arrays |= packed(f"{platform}/{fold}/{seed}", told)
+            print(f"{platform} fold {fold}", flush=True)
+        save_bank(args.out, f"grown_{platform}", {"system": "grown", "trees": TREES}, arrays)
 
 
 def _key_row(system: str, name: str, platform: str, fold: int, seed: int) -> dict[str, Any]:

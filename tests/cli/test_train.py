@@ -48,7 +48,8 @@ def _refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def test_train_writes_a_model_folder(model: Path) -> None:
-    assert {p.name for p in model.iterdir()} == {"model.safetensors", "config.json", "card.md"}
+    parts = {"model.safetensors", "trees.safetensors", "config.json", "card.md"}
+    assert {p.name for p in model.iterdir()} == parts
     card = json.loads((model / "config.json").read_text())["card"]
     assert len(card["training_workloads"]) == 8  # of 10; fold 0 holds 2
     assert "fast held-out top1" in card["metrics"]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from test_small import small_model
 
 from tensorese.language.machines import feature_names
+from tensorese.models.batch import ProgramBatch
 from tensorese.models.disk import TREES, Card, ModelError
 from tensorese.models.folder import load_model, save_model
-from tensorese.models.forest import LEAF, Forest, from_lightgbm
-from tensorese.models.small import SmallModel, add_trees
+from tensorese.models.forest import CHUNK, LEAF, Forest, add_trees, from_lightgbm
+from tensorese.models.small import SmallModel
+from tensorese.models.tree_votes import Placed, TreeVotes
 
 pytestmark = pytest.mark.null
 
@@ -32,7 +36,7 @@ def _stump(feature: int = 0) -> Forest:
 
 def test_a_stump() -> None:
     features = np.array([[1.0, 9], [1.5, 9], [1.6, 9]], dtype=np.float32)
-    np.testing.assert_allclose(_stump().predict(features), [0.35, 0.35, 0.85])
+    np.testing.assert_allclose(_stump().predict(features), [0.35, 0.35, 0.85], rtol=1e-6)
     assert _stump().predict(features[:0]).shape == (0,)
 
 
@@ -43,9 +47,10 @@ def test_as_lightgbm_says() -> None:
     y = np.where(x[:, 0] > 0, x[:, 1], -x[:, 2]) + 0.1 * rng.normal(size=1500)
     settings = {"num_leaves": 15, "verbose": -1, "num_threads": 1, "seed": 0}
     booster = lightgbm.train(settings, lightgbm.Dataset(x, y), 20)
-    np.testing.assert_allclose(
-        from_lightgbm(booster).predict(x), booster.predict(x), rtol=1e-5, atol=1e-6
-    )
+    forest, wanted = from_lightgbm(booster), booster.predict(x)
+    np.testing.assert_allclose(forest.predict(x), wanted, rtol=1e-5, atol=1e-6)
+    placed = Placed(forest, torch.device("cpu")).predict(torch.from_numpy(x))
+    np.testing.assert_allclose(placed.numpy(), wanted, rtol=1e-5, atol=1e-6)
 
 
 def _features(n: int = 40) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
@@ -66,7 +71,57 @@ def test_trees_count_as_much_as_all_networks(tmp_path: Path) -> None:
     speeds = both.speed(features, 1)
     assert speeds.shape == (40, 4) and both.speed(features, 0).shape == (40, 2)
     np.testing.assert_allclose(speeds[:, 2], np.log2(share), atol=1e-5)
-    assert load_model(tmp_path).model.platforms == both.platforms  # torch reads the networks
+
+
+def _by_torch(folder: Path, features: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    model = load_model(folder).model
+    values = torch.from_numpy(features)
+    nobody = torch.zeros(len(features), dtype=torch.int64)
+    batch = ProgramBatch(sketches=None, sketch_N=nobody, values_NV=values)  # type: ignore[arg-type]
+    with torch.inference_mode():
+        return model.rank(model(batch), values, model.platforms).numpy()
+
+
+@pytest.mark.parametrize("doubt", [0.0, 0.5])
+def test_torch_hears_the_same_trees(tmp_path: Path, doubt: float) -> None:
+    """`tensorese eval` judges what `tensorese tune` asks."""
+    save_model(tmp_path, small_model(doubt=doubt), Card())
+    add_trees(tmp_path, {"two-2c": _stump()}, 3)
+    features = _features(CHUNK + 5)
+    small = SmallModel(tmp_path)
+    said = _by_torch(tmp_path, features)
+    np.testing.assert_allclose(said[:, 1], small.score(features, 1), rtol=1e-4, atol=1e-4)
+    if not doubt:  # a platform without trees
+        np.testing.assert_allclose(said[:, 0], small.score(features, 0), rtol=1e-4, atol=1e-4)
+
+
+def test_a_saved_model_keeps_its_trees(tmp_path: Path) -> None:
+    save_model(tmp_path / "a", small_model(), Card())
+    add_trees(tmp_path / "a", {"two-2c": _stump()}, 3)
+    save_model(tmp_path / "b", load_model(tmp_path / "a").model, Card())
+    kept = SmallModel(tmp_path / "b")
+    assert kept.votes == 3 and set(kept.forests) == {"two-2c"}
+
+
+def test_torch_walks_as_numpy_does() -> None:
+    """Also where a 64-bit threshold lies between two 32-bit values."""
+    near = np.float32(1.1)
+    forest = Forest(
+        {
+            "feature": np.array([[0, LEAF, LEAF]]),
+            "threshold": np.array([[float(near) - 1e-12, 0, 0]]),
+            "left": np.array([[1, 0, 0]]),
+            "right": np.array([[2, 0, 0]]),
+            "value": np.array([[0, 0.2, 0.7]]),
+        }
+    )
+    values = np.array([[near], [np.nextafter(near, np.float32(0))]], dtype=np.float32)
+    np.testing.assert_allclose(forest.predict(values), [0.7, 0.2], rtol=1e-6)
+    given = torch.from_numpy(values)
+    said = Placed(forest, torch.device("cpu")).predict(given)
+    np.testing.assert_allclose(said.numpy(), [0.7, 0.2], rtol=1e-6)
+    votes = TreeVotes({"p": forest}, 1).beside(torch.zeros(2, 1, 1), given, ("p",))[:, 0, 1]
+    np.testing.assert_allclose(torch.sigmoid(votes).numpy(), [0.7, 0.2], rtol=1e-5)
 
 
 def test_trees_have_as_many_votes_as_they_are_given(tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ import pytest
 import torch
 
 from tensorese.language import Encoder
+from tensorese.models.forest import LEAF, Forest
 from tensorese.models.predict import as_batch, predict
 from tensorese.models.programs import ProgramSet, encode_programs
 from tensorese.models.ranker import TLPRanker, bf16_is_faster, encoded_values
 from tensorese.models.tlp import TLP, ModelError, TLPConfig, lots
+from tensorese.models.tree_votes import TreeVotes
 from tensorese.models.trunk import TrunkConfig
 from tensorese.search.base import Ranker
 
@@ -95,6 +97,35 @@ def test_a_shaken_model_scores_alike_by_both_ways(toy: ProgramSet) -> None:
     want = predict(model, batch, torch.from_numpy(toy.members[0]))[:, 0].numpy()
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
     assert np.abs(got - TLPRanker(still, bf16=False).score(*asked)).max() > 0.1
+
+
+def test_trees_are_heard_by_both_ways(toy: ProgramSet) -> None:
+    model = _model(toy)
+    pair, workload = toy.pairs[0], toy.workloads[toy.pairs[0].workload]
+    asked = (workload, "fast", pair.sketch, toy.decisions[0])
+    alone = TLPRanker(model, bf16=False).score(*asked)
+    encoded = encode_programs(toy, Encoder(toy.spec()))
+    # The feature that differs most among these programs.
+    column = int(
+        encoded.values[toy.members[0]][:, : encoded.templates[0].n_physics].std(0).argmax()
+    )
+    middle = float(np.median(encoded.values[toy.members[0], column]))
+    forest = Forest(
+        {
+            "feature": np.array([[column, LEAF, LEAF]]),
+            "threshold": np.array([[middle, 0, 0]]),
+            "left": np.array([[1, 0, 0]]),
+            "right": np.array([[2, 0, 0]]),
+            "value": np.array([[0, 0.1, 0.9]]),
+        }
+    )
+    model.trees = TreeVotes({"fast": forest}, 2)
+    got = TLPRanker(model, bf16=False).score(*asked)
+    want = predict(model, as_batch(encoded), torch.from_numpy(toy.members[0]))[:, 0].numpy()
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+    high = encoded.values[toy.members[0], column] > middle
+    logit = np.log(np.where(high, 9.0, 1 / 9.0))
+    np.testing.assert_allclose(got, (alone + 2 * logit) / 3, rtol=1e-3, atol=1e-3)
 
 
 def test_values_in_pieces_are_the_same(toy: ProgramSet) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tensorese.models.programs import DataError, ProgramSet
-from tensorese.training.recipe import Recipe, apply_settings, build_model, make_sides
+from tensorese.training import recipe as recipes
+from tensorese.training.recipe import Recipe, apply_settings, build_model, make_sides, settled
 
 pytestmark = pytest.mark.null
 
@@ -72,5 +73,16 @@ def test_defaults_are_the_frozen_configuration() -> None:
     assert {k: trunk[k] for k in frozen["trunk"]} == frozen["trunk"]
     assert {k: train[k] for k in frozen["train"]} == frozen["train"]
     assert {k: train["groups"][k] for k in frozen["groups"]} == frozen["groups"]
-    for name in ("members", "physics_members", "doubt", "jitter"):
+    for name in ("members", "physics_members", "trees", "tree_votes", "doubt", "jitter"):
         assert getattr(recipe, name) == frozen[name], name
+
+
+def test_without_lightgbm_networks_take_the_trees_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recipes, "can_grow", lambda: False)
+    changed, remark = settled(Recipe())
+    assert (changed.trees, changed.physics_members) == (0, 4)
+    assert "LightGBM, which is not installed" in remark and "--set trees=0" in remark
+    same, nothing = settled(Recipe(trees=0))
+    assert (same.physics_members, nothing) == (0, "")
+    paper, nothing = settled(Recipe(preset="paper"))
+    assert (paper.trees, paper.physics_members, nothing) == (0, 0, "")

@@ -19,7 +19,10 @@ from tensorese.errors import TensoreseError, did_you_mean
 VERBS: dict[str, tuple[str, str]] = {
     # verb: (module:command, the line `tensorese --help` shows without importing it)
     "doctor": ("tensorese.cli.doctor:doctor", "Check this machine and run one real program."),
-    "demo": ("tensorese.cli.demo:demo", "Tune ResNet-18 here in three minutes; compare with torch."),
+    "demo": (
+        "tensorese.cli.demo:demo",
+        "Tune ResNet-18 in three minutes; compare with torch.",
+    ),
     "tune": ("tensorese.cli.tune:tune", "Tune a model: a faster, verified library and a report."),
     "tasks": ("tensorese.cli.tasks:tasks", "List what there is to tune in a model."),
     "compile": ("tensorese.cli.compile:compile_command", "Build, verify and time a tuned run."),

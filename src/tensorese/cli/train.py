@@ -117,6 +117,8 @@ def train(
         )
     if place.rank:
         return
+    if outcome.remark:
+        click.echo(outcome.remark, err=True)
     for name, count in sorted(outcome.strangers.items()):
         click.echo(f"unknown to the vocabulary, read as such: {name} ({count} times)", err=True)
     for name, value in outcome.metrics.items():

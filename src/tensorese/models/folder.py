@@ -32,8 +32,10 @@ from tensorese.models.disk import (
     read_config,
 )
 from tensorese.models.disk import Card as Card
+from tensorese.models.forest import add_trees, read_forests
 from tensorese.models.mtl_tlp import MTLTLP
 from tensorese.models.tlp import TLP, TLPConfig
+from tensorese.models.tree_votes import TreeVotes
 from tensorese.models.trunk import TrunkConfig
 
 KINDS: dict[str, type[TLP]] = {"tlp": TLP, "mtl-tlp": MTLTLP}
@@ -79,6 +81,8 @@ def save_model(
     scratch = path / f".{CONFIG}"
     scratch.write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
     os.replace(scratch, path / CONFIG)
+    if model.trees is not None:
+        add_trees(path, model.trees.forests, model.trees.votes)
     return path
 
 
@@ -110,10 +114,17 @@ def load_model(folder: str | os.PathLike[str], *, device: str = "cpu") -> SavedM
     try:
         model = KINDS[config["kind"]](model_shape(config), tuple(config["platforms"]))
         model.load_state_dict(weights)
+        model.trees = _read_trees(path, config)
         card = read_card(config)
     except (TypeError, KeyError, RuntimeError, ValueError) as error:
         raise not_one_model(path, error) from error
     return SavedModel(model=model.to(device).eval(), card=card)
+
+
+def _read_trees(path: Path, config: dict[str, Any]) -> TreeVotes | None:
+    forests = read_forests(path, config)
+    networks = int(config["members"]) + int(config["physics_members"])
+    return TreeVotes(forests, int(config.get("tree_votes", networks))) if forests else None
 
 
 def model_shape(config: dict[str, Any]) -> TLPConfig:

@@ -7,58 +7,107 @@ Shape legend: N programs, T trees, K nodes of the largest tree.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from safetensors.numpy import load, save_file
+
+from tensorese.models.disk import CONFIG, TREES, read_bytes, read_config
 
 LEAF = -1
 PARTS = ("feature", "threshold", "left", "right", "value")
+SLOWEST, CERTAIN = 2.0**-6, 0.98
+"""Of the best's speed: less and more than this, trees are not believed to know."""
 CHUNK = 512  # programs at once: places of all trees stay in the cache
 
 
 class Forest:
-    """The sum of the trees' leaves; a value at most the threshold goes left."""
+    """The sum of the trees' leaves; a value at most the threshold goes left.
+
+    Nodes of all trees are numbered through. `child[2 * k]` is the node left of `k`, the next one
+    the node right of it; a leaf leads to itself, so that all trees are walked equally far.
+    """
 
     def __init__(self, parts: Mapping[str, npt.NDArray[Any]]) -> None:
         self.parts = {name: np.asarray(parts[name]) for name in PARTS}
-        self.n_nodes = self.parts["feature"].shape[1]
+        n_trees, n_nodes = self.parts["feature"].shape
         flat = {name: part.reshape(-1) for name, part in self.parts.items()}
-        self._feature = flat["feature"].astype(np.int64)
-        self._threshold = flat["threshold"].astype(np.float64)
-        self._value = flat["value"].astype(np.float64)
-        starts = np.repeat(np.arange(len(self.parts["feature"])) * self.n_nodes, self.n_nodes)
-        at = np.arange(len(self._feature))
-        is_leaf = self._feature == LEAF
-        # A leaf leads to itself, so that all trees are walked equally far.
-        self._left = np.where(is_leaf, at, flat["left"] + starts)
-        self._right = np.where(is_leaf, at, flat["right"] + starts)
-        self._feature = np.where(is_leaf, 0, self._feature)
-        self._roots = np.arange(len(self.parts["feature"])) * self.n_nodes
-        self._depth = self._deepest()
+        starts = np.repeat(np.arange(n_trees) * n_nodes, n_nodes)
+        at = np.arange(n_trees * n_nodes)
+        is_leaf = flat["feature"] == LEAF
+        left = np.where(is_leaf, at, flat["left"] + starts)
+        right = np.where(is_leaf, at, flat["right"] + starts)
+        self.child = np.stack([left, right], axis=1).reshape(-1).astype(np.int32)
+        self.feature = np.where(is_leaf, 0, flat["feature"]).astype(np.int32)
+        self.threshold = rounded_down(flat["threshold"].astype(np.float64))
+        self.value = flat["value"].astype(np.float32)
+        self.roots = (np.arange(n_trees) * n_nodes).astype(np.int32)
+        self.depth = self._deepest()
 
     def _deepest(self) -> int:
-        places, depth = set(self._roots.tolist()), 0
+        places, depth = set(self.roots.tolist()), 0
         while True:
-            inner = [k for k in places if self._left[k] != k]
+            inner = [k for k in places if self.child[2 * k] != k]
             if not inner:
                 return depth
-            places = {int(side[k]) for k in inner for side in (self._left, self._right)}
+            places = {int(self.child[2 * k + side]) for k in inner for side in (0, 1)}
             depth += 1
 
     def predict(self, features: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """`[N]`."""
         found = np.zeros(len(features))
         for at in range(0, len(features), CHUNK):
-            part = features[at : at + CHUNK].astype(np.float64)
-            rows = np.arange(len(part))[:, None]
-            node = np.repeat(self._roots[None], len(part), axis=0)
-            for _ in range(self._depth):
-                goes_left = part[rows, self._feature[node]] <= self._threshold[node]
-                node = np.where(goes_left, self._left[node], self._right[node])
-            found[at : at + CHUNK] = self._value[node].sum(1)
+            part = np.ascontiguousarray(features[at : at + CHUNK], dtype=np.float32)
+            values = part.reshape(-1)
+            row_N1 = (np.arange(len(part), dtype=np.int32) * part.shape[1])[:, None]
+            node_NT = np.repeat(self.roots[None], len(part), axis=0)
+            for _ in range(self.depth):
+                value_NT = values.take(row_N1 + self.feature.take(node_NT))
+                goes_right_NT = value_NT > self.threshold.take(node_NT)
+                node_NT = self.child.take(2 * node_NT + goes_right_NT)
+            found[at : at + CHUNK] = self.value.take(node_NT).sum(1, dtype=np.float64)
         return found
+
+
+def rounded_down(threshold: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+    """The largest 32-bit number not above: values of 32 bits then go the same way."""
+    near = threshold.astype(np.float32)
+    return np.asarray(np.where(near > threshold, np.nextafter(near, np.float32(-np.inf)), near))
+
+
+def read_forests(folder: Path, config: Mapping[str, Any]) -> dict[str, Forest]:
+    """By platform; none where the model's folder has none."""
+    if "trees_sha256" not in config:
+        return {}
+    parts = load(read_bytes(folder, config, TREES, "trees_sha256"))
+    named = {name.rpartition("/")[0] for name in parts}
+    return {name: Forest({part: parts[f"{name}/{part}"] for part in PARTS}) for name in named}
+
+
+def add_trees(folder: Path, forests: Mapping[str, Forest], votes: int | None = None) -> None:
+    """Puts trees beside the networks of a saved model, by platform.
+
+    `votes`: how many networks they count for; as many as there are unless said.
+    """
+    config = read_config(folder)
+    if votes is not None:
+        config["tree_votes"] = votes
+    parts = {
+        f"{name}/{part}": np.ascontiguousarray(forest.parts[part])
+        for name, forest in forests.items()
+        for part in PARTS
+    }
+    save_file(parts, folder / TREES)
+    config["trees_sha256"] = hashlib.sha256((folder / TREES).read_bytes()).hexdigest()
+    scratch = folder / f".{CONFIG}"
+    scratch.write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
+    os.replace(scratch, folder / CONFIG)
 
 
 def from_lightgbm(booster: Any) -> Forest:

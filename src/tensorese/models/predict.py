@@ -20,8 +20,8 @@ def as_batch(encoded: Encoded) -> ProgramBatch:
 
 def predict(model: TLP, batch: ProgramBatch, index: Tensor, *, bf16: bool = False) -> Tensor:
     """Scores `[len(index), platforms]` in float32."""
-    scores = model.score(predict_outputs(model, batch, index, bf16=bf16))
-    return model.shaken(scores, batch.values_NV[index])
+    outputs = predict_outputs(model, batch, index, bf16=bf16)
+    return model.rank(outputs, batch.values_NV[index], model.platforms)
 
 
 def predict_outputs(

@@ -99,12 +99,13 @@ class TLPRanker:
             for piece in torch.split(values, CHUNK if self.device.type == "cpu" else 65536):
                 nobody = torch.zeros(len(piece), dtype=torch.int64, device=self.device)
                 batch = ProgramBatch(sketches=sketches, sketch_N=nobody, values_NV=piece)
-                outputs = self.model(batch)[:, head].float()
-                parts.append(self.model.score(outputs))
-        if not parts:
-            return np.zeros(0, dtype=np.float32)
-        scores: npt.NDArray[np.float32] = self.model.shaken(torch.cat(parts).cpu(), exact).numpy()
-        return scores
+                parts.append(self.model(batch)[:, head].float())
+            if not parts:
+                return np.zeros(0, dtype=np.float32)
+            outputs_NH = torch.cat(parts)[:, None]
+            scores = self.model.rank(outputs_NH, exact.to(self.device), (platform,))[:, 0]
+        found: npt.NDArray[np.float32] = scores.cpu().numpy()
+        return found
 
     def update(self, measurements: Sequence[Measurement]) -> None:
         """A trained model stays as it is during a search."""

@@ -7,24 +7,19 @@ Shape legend: N programs, M networks, F features.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError
-from safetensors.numpy import load, save_file
+from safetensors.numpy import load
 
 from tensorese.errors import did_you_mean
 from tensorese.language.reading import Reading
 from tensorese.models.context import context_of
 from tensorese.models.disk import (
-    CONFIG,
-    TREES,
     WEIGHTS,
     Card,
     ModelError,
@@ -33,13 +28,11 @@ from tensorese.models.disk import (
     read_card,
     read_config,
 )
-from tensorese.models.forest import PARTS, Forest
+from tensorese.models.forest import CERTAIN, SLOWEST, read_forests
 from tensorese.records.nouns import Sketch, Workload
 
 Floats = npt.NDArray[np.float32]
 CHUNK = 2048  # rows at once: the hidden layers stay in the cache
-LOWEST = -6.0  # doublings behind the best that trees can tell
-CERTAIN = 0.98  # of the best's speed: more they are not believed to know
 
 
 def gelu(x: Floats) -> Floats:
@@ -114,7 +107,7 @@ class SmallModel:
             }
             count = int(config["members"]) + int(config["physics_members"])
             self.networks = [_Network(weights, k, config) for k in range(count)]
-            self.forests = _forests(folder, config)
+            self.forests = read_forests(folder, config)
             self.votes = int(config.get("tree_votes", count))
             self.card: Card = read_card(config)
         except SafetensorError as error:
@@ -152,7 +145,7 @@ class SmallModel:
         forest = self.forests.get(self.platforms[head])
         if forest is None:
             return None
-        share = np.clip(forest.predict(features), 2.0**LOWEST, CERTAIN)
+        share = np.clip(forest.predict(features), SLOWEST, CERTAIN)
         return np.log2(share).astype(np.float32)
 
     def outputs(self, features: Floats, head: int) -> Floats:
@@ -194,35 +187,6 @@ class SmallModel:
 
     def _beside(self, each: Floats, second: Floats) -> Floats:
         return np.concatenate([each, np.repeat(second[:, None], self.votes, axis=1)], axis=1)
-
-
-def _forests(folder: Path, config: dict[str, Any]) -> dict[str, Forest]:
-    """By platform; none where the folder has none."""
-    if "trees_sha256" not in config:
-        return {}
-    parts = load(read_bytes(folder, config, TREES, "trees_sha256"))
-    named = {name.rpartition("/")[0] for name in parts}
-    return {name: Forest({part: parts[f"{name}/{part}"] for part in PARTS}) for name in named}
-
-
-def add_trees(folder: Path, forests: dict[str, Forest], votes: int | None = None) -> None:
-    """Puts trees beside the networks of a saved model, by platform.
-
-    `votes`: how many networks they count for; as many as there are unless said.
-    """
-    config = read_config(folder)
-    if votes is not None:
-        config["tree_votes"] = votes
-    parts = {
-        f"{name}/{part}": np.ascontiguousarray(forest.parts[part])
-        for name, forest in forests.items()
-        for part in PARTS
-    }
-    save_file(parts, folder / TREES)
-    config["trees_sha256"] = hashlib.sha256((folder / TREES).read_bytes()).hexdigest()
-    scratch = folder / f".{CONFIG}"
-    scratch.write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
-    os.replace(scratch, folder / CONFIG)
 
 
 def is_small(config: dict[str, Any]) -> bool:

@@ -17,6 +17,7 @@ from tensorese.errors import did_you_mean
 from tensorese.language import MatrixSpec, paper_spec
 from tensorese.models.batch import ProgramBatch
 from tensorese.models.disk import ModelError as ModelError
+from tensorese.models.tree_votes import TreeVotes
 from tensorese.models.trunk import TrunkConfig, make_trunk
 
 
@@ -122,6 +123,8 @@ class TLP(nn.Module):
         self.config = config
         self.platforms = platforms
         self.members = nn.ModuleList(Member(t, config.spec, platforms) for t in config.trunks)
+        self.trees: TreeVotes | None = None
+        """Grown beside the networks, which know nothing of them: see `training.grow`."""
 
     def forward(self, batch: ProgramBatch) -> Tensor:
         return torch.cat([member(batch) for member in self.members], dim=-1)
@@ -133,11 +136,23 @@ class TLP(nn.Module):
 
     def score(self, outputs: Tensor, doubt: float | None = None) -> Tensor:
         """`[N, heads]`: the rank score, lowered where a failure is likely or members disagree."""
-        doubt = self.config.doubt if doubt is None else doubt
-        each = self.each(outputs)
+        return self._mean(self.each(outputs), self.config.doubt if doubt is None else doubt)
+
+    @staticmethod
+    def _mean(each: Tensor, doubt: float) -> Tensor:
         if each.shape[-1] == 1:
             return each[..., 0]
         return each.mean(-1) - doubt * each.std(-1, correction=0)
+
+    def rank(self, outputs: Tensor, values_NV: Tensor, platforms: tuple[str, ...]) -> Tensor:
+        """`[N, heads]`: what the model as a whole says, trees and lots included.
+
+        `outputs` are of these platforms' heads; values are the programs', in 32 bits.
+        """
+        each = self.each(outputs)
+        if self.trees is not None:
+            each = self.trees.beside(each, values_NV, platforms)
+        return self.shaken(self._mean(each, self.config.doubt), values_NV)
 
     def shaken(self, scores: Tensor, values_NV: Tensor) -> Tensor:
         """Scores `[N]` or `[N, heads]` with the programs' lots added."""

@@ -22,17 +22,22 @@ from tensorese.models.folder import KINDS, Card, save_model
 from tensorese.models.predict import predict
 from tensorese.models.programs import DataError, Encoded, ProgramSet, encode_programs, read_programs
 from tensorese.models.tlp import TLP, TLPConfig, paper_config
+from tensorese.models.tree_votes import TreeVotes
 from tensorese.models.trunk import TrunkConfig
 from tensorese.records.store import Store
 from tensorese.training.groups import GroupConfig
+from tensorese.training.grow import can_grow, grow_trees
 from tensorese.training.trainer import Progress, TrainConfig, Trainer
 
 SPLITS = ("by-workload", "by-operator", "by-network")
 MEMBERS = 1
-PHYSICS_MEMBERS = 4
+PHYSICS_MEMBERS = 0
+TREES, TREE_VOTES = 150, 2
+INSTEAD = 4
+"""Networks of physical features that take the trees' place where none can be grown."""
 KNOTS = 6
 DOUBT = 0.0
-JITTER = 0.4
+JITTER = 0.3
 VALIDATION_SHARE = 8
 """One in this many training workloads validates."""
 
@@ -51,16 +56,23 @@ class Recipe:
     preset: str = "default"
     members: int = MEMBERS
     physics_members: int = PHYSICS_MEMBERS
+    trees: int = TREES
+    """Grown beside the networks, by platform."""
+    tree_votes: int = TREE_VOTES
+    """Networks that they count for."""
     doubt: float = DOUBT
     jitter: float = JITTER
     trunk: TrunkConfig = dataclasses.field(default_factory=lambda: TrunkConfig(knots=KNOTS))
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
 
 
+_OWN = ("doubt", "jitter", "members", "physics_members", "tree_votes", "trees")
+
+
 def apply_settings(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
     """`--set key=value`, the key being a field of the trunk, the training or its groups."""
     for key, text in settings.items():
-        if key in ("members", "physics_members", "doubt", "jitter"):
+        if key in _OWN:
             recipe = _set(recipe, key, text)
         elif key in _names(TrunkConfig):
             recipe = replace(recipe, trunk=_set(recipe.trunk, key, text))
@@ -71,7 +83,7 @@ def apply_settings(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
             recipe = replace(recipe, train=_set(recipe.train, key, text))
         else:
             known = sorted({*_names(TrunkConfig), *_names(GroupConfig), *_names(TrainConfig)})
-            known = ["doubt", "jitter", "members", "physics_members", *known]
+            known = [*_OWN, *known]
             raise DataError(
                 f"--set takes a known setting, but got {key!r}{did_you_mean(key, known)}; "
                 f"known: {', '.join(k for k in known if k != 'groups')}"
@@ -192,6 +204,21 @@ class Outcome:
     metrics: dict[str, Any]
     strangers: dict[str, int]
     transfer: str = ""
+    remark: str = ""
+    """Where the recipe could not be followed to the letter."""
+
+
+def settled(recipe: Recipe) -> tuple[Recipe, str]:
+    """The recipe as it can be followed here, and what had to change."""
+    if recipe.preset == "paper" or not recipe.trees:
+        return replace(recipe, trees=0), ""
+    if can_grow():
+        return recipe, ""
+    changed = replace(recipe, trees=0, physics_members=max(recipe.physics_members, INSTEAD))
+    return changed, (
+        f"trees are grown by LightGBM, which is not installed; {changed.physics_members} networks "
+        "take their place (pip install tensorese[baselines], or --set trees=0)"
+    )
 
 
 def build_model(recipe: Recipe, programs: ProgramSet) -> TLP:
@@ -230,6 +257,7 @@ def train_model(
     world: int = 1,
 ) -> Outcome:
     """Trains as the recipe says; the folder holds the model and, until done, a checkpoint."""
+    recipe, remark = settled(recipe)
     programs = read_programs(stores, platforms=recipe.platforms)
     sides = make_sides(programs, recipe)
     model = build_model(recipe, programs)
@@ -251,11 +279,15 @@ def train_model(
     if not resume and rank == 0:
         state.unlink(missing_ok=True)
     trainer.fit(resume_from=state, progress=progress)
-    metrics = _final_metrics(trainer, programs, sides)
     transfer = ""
     if recipe.kind == "mtl-tlp" and len(programs.platforms) > 1 and sides.validation:
         transfer = check_transfer(recipe, programs, encoded, sides, trainer, device)
-        metrics["transfer"] = transfer
+    if recipe.trees and rank == 0:  # after that check, which judges tasks that trees may see
+        seen, seed = (*sides.train, *sides.validation), recipe.train.seed
+        forests = grow_trees(programs, encoded, seen, recipe.trees, seed)
+        model.trees = TreeVotes(forests, recipe.tree_votes)
+    metrics = _final_metrics(trainer, programs, sides)
+    metrics |= {"transfer": transfer} if transfer else {}
     card = Card(
         command=command,
         data_hash=programs.digest,
@@ -267,7 +299,8 @@ def train_model(
     if rank == 0:
         save_model(out, model, card)
         state.unlink(missing_ok=True)
-    return Outcome(folder=out, metrics=metrics, strangers=encoded.strangers, transfer=transfer)
+    found = Outcome(folder=out, metrics=metrics, strangers=encoded.strangers, transfer=transfer)
+    return replace(found, remark=remark)
 
 
 def _validator(programs: ProgramSet, sides: Sides) -> Any:

@@ -1,0 +1,46 @@
+"""Trees that are grown beside a model's networks, from the same physical features and labels.
+
+Boosted trees err otherwise than networks do, and cost seconds. LightGBM grows them (extra
+`baselines`); whoever loads the model needs it no more.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+
+from tensorese.evaluation.trees import Setting, fit_tree
+from tensorese.models.forest import Forest, from_lightgbm
+from tensorese.models.programs import Encoded, ProgramSet
+from tensorese.training.small import only
+
+SETTING: Setting = {
+    "num_leaves": 31,
+    "max_depth": 8,
+    "learning_rate": 0.08,
+    "feature_fraction": 0.5,
+    "bagging_fraction": 0.8,
+    "bagging_freq": 1,
+    "min_data_in_leaf": 100,
+    "max_bin": 127,
+}
+"""Shallow and few, so that they are walked fast."""
+
+
+def can_grow() -> bool:
+    return importlib.util.find_spec("lightgbm") is not None
+
+
+def grow_trees(
+    programs: ProgramSet, encoded: Encoded, tasks: Sequence[int], rounds: int, seed: int
+) -> dict[str, Forest]:
+    """By platform; none for a platform without a valid program in these tasks."""
+    features = encoded.values[:, : encoded.templates[0].n_physics]
+    found = {}
+    for platform in programs.platforms:
+        mine = only(programs, platform)
+        if set(mine.task[mine.valid(0)].tolist()) & set(tasks):
+            setting = {**SETTING, "seed": seed}
+            tree = fit_tree("lightgbm", setting, features, mine, tasks, rounds)
+            found[platform] = from_lightgbm(tree)
+    return found
