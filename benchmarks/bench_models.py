@@ -1,10 +1,11 @@
 """The table of the models that ship, from the rows that `ship_models.py` wrote.
 
-    python benchmarks/bench_models.py ROWS.jsonl [--again data/again]
+    python benchmarks/bench_models.py ROWS.jsonl ... [--again data/again]
 
 Test rows of every platform: figures are means over seeds and tasks, intervals and paired
-differences are bootstraps over tasks. Writes `benchmarks/results/models.md` and keeps the rows
-beside it. `tensorese bench-models` prints the same figures of one seed for what is installed.
+differences are bootstraps over tasks. Writes `benchmarks/results/models.md` and keeps the first
+file's rows beside it; further files are of `lowered_xgb.py`. `tensorese bench-models` prints the
+same figures of one seed for what is installed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tensorese.collect.noise import compare_stores
 from tensorese.evaluation.metrics import bootstrap
 from tensorese.records.store import Store
 
-TREES = ("lightgbm", "xgboost")
+TREES = ("lightgbm", "xgboost", "xgboost on lowered features")
 Rows = Sequence[dict[str, Any]]
 
 
@@ -112,10 +113,10 @@ def choices(rows: Rows) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("rows", type=Path)
+    parser.add_argument("rows", type=Path, nargs="+")
     parser.add_argument("--again", type=Path, default=ROOT / "data" / "again")
     args = parser.parse_args()
-    rows = read_rows(args.rows)
+    rows = [row for path in args.rows for row in read_rows(path)]
     test = [row for row in rows if row["part"] == "test"]
     lines = ["# The models that ship, on test rows", ""]
     lines += table(test, ceilings(args.again))
@@ -123,8 +124,8 @@ def main() -> None:
     lines += choices([row for row in rows if row["part"] == "validation"])
     (RESULTS / "models.md").write_text("\n".join(lines) + "\n")
     kept = RESULTS / "ship_models.jsonl"
-    if args.rows.resolve() != kept.resolve():
-        shutil.copyfile(args.rows, kept)
+    if args.rows[0].resolve() != kept.resolve():
+        shutil.copyfile(args.rows[0], kept)
     print("\n".join(lines))
 
 
