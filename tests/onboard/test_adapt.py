@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +13,10 @@ import torch
 from cpu_records_support import cpu_measurements
 from tensorese.evaluation.metrics import mean_top_k
 from tensorese.evaluation.ranked import judge_scores
+from tensorese.evaluation.trees import tree_labels
 from tensorese.models.disk import Card
 from tensorese.models.folder import load_model, save_model
+from tensorese.models.forest import add_trees, from_lightgbm
 from tensorese.models.programs import ProgramSet, read_programs
 from tensorese.models.tlp import TLP
 from tensorese.onboard import adapt as adapting
@@ -73,6 +76,27 @@ def test_it_starts_where_the_nearest_head_is(given: SmallSet, nearest: Path) -> 
     np.testing.assert_allclose(
         small_scores(new, given, "lake-2c"), small_scores(old, given, "copy"), rtol=1e-5, atol=1e-6
     )
+
+
+@pytest.mark.parametrize("says", ["the truth", "the opposite"])
+def test_the_nearest_trees_come_along_if_they_help(
+    given: SmallSet, nearest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str
+) -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    monkeypatch.setattr(adapting, "VARIANTS", {"head": replace(TINY, steps=20)})
+    shutil.copytree(nearest, tmp_path / "model")
+    programs = only(given.programs, "lake-2c")
+    index, labels = tree_labels(programs, range(len(programs.tasks)))
+    told = labels if says == "the truth" else 1 - labels
+    settings = {"verbose": -1, "num_leaves": 63, "min_data_in_leaf": 2, "num_threads": 1}
+    data = lightgbm.Dataset(given.features[index], told)
+    forest = from_lightgbm(lightgbm.train(settings, data, 40))
+    add_trees(tmp_path / "model", {"copy": forest}, 8)
+    assert start_from(tmp_path / "model", "lake-1c", "lake-2c").trees is None
+    started = start_from(tmp_path / "model", "copy", "lake-2c").trees
+    assert started is not None and started.votes == 8 and set(started.forests) == {"lake-2c"}
+    found = adapt(_slow(given), "lake-2c", tmp_path / "model", "copy")
+    assert (found.model.trees is not None) == (says == "the truth")
 
 
 def test_standard_features_and_back(given: SmallSet, nearest: Path) -> None:

@@ -14,6 +14,7 @@ from tensorese.evaluation.ranked import judge_scores
 from tensorese.models.folder import load_model
 from tensorese.models.programs import ProgramSet
 from tensorese.models.tlp import TLP
+from tensorese.models.tree_votes import TreeVotes
 from tensorese.training.small import Run, SmallRecipe, SmallSet, small_scores, tune_weights
 
 HELD_OUT = 4
@@ -55,7 +56,8 @@ class Adapted:
 
 
 def start_from(folder: Path, head: str, platform: str) -> TLP:
-    """The folder's trunk with a copy of one of its heads under the platform's name."""
+    """The folder's trunk with a copy of one of its heads, and its trees, under the platform's
+    name."""
     old = load_model(folder).model
     place = old.head_index(head)
     config = old.config
@@ -70,6 +72,8 @@ def start_from(folder: Path, head: str, platform: str) -> TLP:
             parts[at] = "0"
         state[".".join(parts)] = tensor.clone()
     new.load_state_dict(state)
+    if old.trees is not None and head in old.trees.forests:
+        new.trees = TreeVotes({platform: old.trees.forests[head]}, old.trees.votes)
     return new
 
 
@@ -91,13 +95,28 @@ def adapt(
     marks = {}
     for variant in VARIANTS:
         model = _fit(given, platform, folder, head, fitted, variant, seed, quick)
-        marks[variant] = _mark(given, platform, model, inner)
-    best = max(marks, key=lambda name: marks[name])
+        for votes in vote_choices(model):  # none last: it takes the trees away
+            marks[variant, votes] = _mark(given, platform, with_votes(model, votes), inner)
+    best, votes = max(marks, key=lambda pair: marks[pair])
     before = start_from(folder, head, platform).eval()
     after = _fit(given, platform, folder, head, rest, best, seed, quick)
-    gain = _gain(given, platform, before, after, out)
+    gain = _gain(given, platform, before, with_votes(after, votes), out)
     final = _fit(given, platform, folder, head, tasks, best, seed, quick)
-    return Adapted(model=final, variant=best, gain=gain)
+    return Adapted(model=with_votes(final, votes), variant=best, gain=gain)
+
+
+def vote_choices(model: TLP) -> tuple[int, ...]:
+    """The nearest platform's trees know nothing of the new labels: how much they count is tried."""
+    if model.trees is None:
+        return (0,)
+    return tuple(sorted({0, len(model.members), model.trees.votes}, reverse=True))
+
+
+def with_votes(model: TLP, votes: int) -> TLP:
+    """The same model; without votes, without trees."""
+    forests = model.trees.forests if model.trees is not None else {}
+    model.trees = TreeVotes(forests, votes) if votes and forests else None
+    return model
 
 
 def labelled(programs: ProgramSet, platform: str) -> list[int]:

@@ -18,7 +18,7 @@ import torch
 from tensorese.evaluation.ranked import features_of
 from tensorese.language.matrix import Encoder, MatrixSpec
 from tensorese.models.mtl_tlp import MTLTLP
-from tensorese.models.predict import as_batch, predict_outputs
+from tensorese.models.predict import as_batch, predict
 from tensorese.models.programs import Encoded, ProgramSet
 from tensorese.models.tlp import TLP, TLPConfig
 from tensorese.models.trunk import TrunkConfig
@@ -249,5 +249,5 @@ def small_scores(model: TLP, given: SmallSet, platform: str) -> npt.NDArray[np.f
     """`[n]`: the model's score of every program, by one head."""
     batch = as_batch(given.encoded).to(next(model.parameters()).device)
     index = torch.arange(len(given.programs), device=batch.sketch_N.device)
-    scores = model.score(predict_outputs(model, batch, index))
+    scores = predict(model, batch, index)
     return scores[:, model.head_index(platform)].cpu().numpy().astype(np.float64)
