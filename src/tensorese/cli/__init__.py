@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import click
 
-from tensorese import __version__
+from tensorese import __version__, interrupts
 from tensorese.errors import TensoreseError, did_you_mean
 
 VERBS: dict[str, tuple[str, str]] = {
@@ -84,7 +84,10 @@ def run(arguments: list[str]) -> int:
     """The exit code: 0, what the command returned, 2 for a refusal, 130 for Ctrl-C."""
     debug = "--debug" in arguments
     try:
-        with cli.make_context("tensorese", arguments or ["--help"]) as context:
+        with (
+            interrupts.remembered(),
+            cli.make_context("tensorese", arguments or ["--help"]) as context,
+        ):
             code = cli.invoke(context)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from tensorese import interrupts
 from tensorese.collect.planners import Plan, Planners, Request
 from tensorese.collect.tasklist import ListedTask
 from tensorese.errors import MeasureError
@@ -156,6 +157,7 @@ class Collector:
     def run(self) -> Tally:
         deadline = time.monotonic() + 60 * self.config.minutes
         while time.monotonic() < deadline:
+            interrupts.check()
             self._request()
             moved = self._submit() + self._collect()
             if not (self.outstanding or self.tickets) and self._next_task() is None:
@@ -270,5 +272,6 @@ class Collector:
     def _drain(self) -> None:
         until = time.monotonic() + self.config.drain_secs
         while self.tickets and time.monotonic() < until:
+            interrupts.check()
             if not self._collect():
                 time.sleep(_IDLE_SECS)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tensorese import interrupts
 from tensorese.collect.session import GivenProgram, Session, collect
 from tensorese.collect.tasklist import ListedTask
 from tensorese.models.catalog import Choice
@@ -119,6 +120,7 @@ def measure_probes(
     try:
         tally = collect(replace(session, config=config), tasks, given, lambda tally: None)
     except KeyboardInterrupt:
+        interrupts.forget()
         say("stopped measuring; learning from what was measured (Ctrl-C again ends at once)")
         return False
     say(f"measured {tally.measured} programs")
