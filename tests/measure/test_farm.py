@@ -81,7 +81,8 @@ def test_a_measurement_says_how_it_was_made(verdicts: dict[str, Measurement]) ->
     assert measured.build_secs > 0
     assert measured.verification["passed"]
     assert measured.verification["reference"] == "numpy"
-    assert len(measured.run_secs) >= 2  # one that has clearly lost is timed no further
+    # One that has clearly lost is timed no further; a busy host may leave one calm sample.
+    assert len(measured.run_secs) + len(measured.timing.get("disturbed", ())) >= 2
 
 
 def test_a_run_in_which_everything_fails_says_so() -> None:
