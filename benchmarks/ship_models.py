@@ -39,6 +39,7 @@ from tensorese.models.forest import Forest, add_trees, from_lightgbm
 from tensorese.models.programs import ProgramSet, read_programs
 from tensorese.models.small import SmallModel
 from tensorese.models.tlp import TLP
+from tensorese.models.tree_votes import TreeVotes
 from tensorese.records.store import Store
 from tensorese.training.many import keep_labels
 from tensorese.training.small import (
@@ -202,14 +203,15 @@ class Ship:
         for (label, labels, seed), model in zip(named, models, strict=True):
             for platform in model.platforms:
                 self._judge("test", chosen, label, seed, model, platform)
-            kept = self.args.out / "models" / label
-            with tempfile.TemporaryDirectory() as scratch:
-                folder = kept if seed == 0 else Path(scratch)
+            if self.votes:
+                forests = {p: self._forest(self.trees, p, seed) for p in model.platforms}
+                model.trees = TreeVotes(forests, self.votes)
+                both = f"networks and {self.trees}, {self.votes} votes"
+                for platform in model.platforms:
+                    self._judge("test", both, f"{label} with trees", seed, model, platform)
+            if seed == 0:
+                folder = self.args.out / "models" / label
                 self.save(folder, label, labels, model, chosen, recipe)
-                if self.votes:
-                    forests = {p: self._forest(self.trees, p, seed) for p in model.platforms}
-                    add_trees(folder, forests, self.votes)
-                    self._judge_folder("test", folder, label, seed, self.trees)
         self.say("trained on all training tasks, judged on test rows")
 
     def _forest(self, trees: str, platform: str, seed: int, *, whole: bool = True) -> Forest:
@@ -256,6 +258,10 @@ class Ship:
             if row["model"] == label and row["recipe"] == chosen and row["seed"] == 0:
                 for key in ("top1", "top5", "random_top1", "pairwise", "tasks"):
                     metrics[f"{row['platform']} {row['part']} {key}"] = row[key]
+            if (row["part"], row["model"], row["seed"]) == ("test", f"{label} with trees", 0):
+                metrics["trees"] = row["recipe"]
+                for key in ("top1", "top5", "pairwise"):
+                    metrics[f"{row['platform']} test {key} with trees"] = row[key]
         card = Card(
             command="python benchmarks/ship_models.py",
             data_hash=labels.digest,

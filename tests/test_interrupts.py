@@ -37,8 +37,7 @@ def test_a_lost_ctrl_c_is_found_again() -> None:
 def test_it_is_raised_as_ever() -> None:
     with interrupts.remembered(), pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
-    with interrupts.remembered():
-        interrupts.check()  # the one before is forgotten
+    interrupts.check()  # it was heeded
 
 
 def test_other_threads_have_none() -> None:

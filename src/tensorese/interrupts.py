@@ -33,6 +33,7 @@ def remembered() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+        _asked.clear()  # whoever collects next in this process was asked nothing
 
 
 def check() -> None:
