@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tensorese.language.ansor import (
@@ -68,6 +68,8 @@ def test_writing_restores_any_steps(original: list[list[Any]]) -> None:
 
 
 @given(steps)
+@example([["CA", None, 0, 0]])  # its own null is no hole
+@example([["SP", 1, None, 8, [2], 1], ["PR", None, 0, "auto_unroll_max_step$16"]])
 def test_joining_restores_any_steps(original: list[list[Any]]) -> None:
     joined = join_steps(*split_steps(original))
     assert repr(joined) == repr(original)

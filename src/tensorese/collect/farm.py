@@ -28,13 +28,25 @@ COLLECTING = FarmConfig(
     calm_secs=0.0,  # many programs known well, rather than few known better
 )
 
+# Nothing can be built while a program has many cores: long turns, and short timings in them.
+_WIDE_THREADS = 8
+_WIDE = replace(
+    COLLECTING,
+    timing=replace(COLLECTING.timing, budget_ms=40.0),
+    run_batch=160,
+    run_wait=4.0,
+    looks=1,
+)
+
 _NVRTC_SECS = 20.0
 
 
 def collecting_on(target: str, *, verify: str = "best") -> FarmConfig:
-    """The same for a kind of target: NVIDIA's compiler takes its time."""
-    limit = _NVRTC_SECS if '"cuda"' in target else COLLECTING.build_timeout
-    return replace(COLLECTING, verify=verify, build_timeout=limit)
+    """The same for a kind of target: NVIDIA's compiler takes its time, wide programs the host."""
+    if '"cuda"' in target:
+        return replace(COLLECTING, verify=verify, build_timeout=_NVRTC_SECS)
+    wide = target_threads(target) >= _WIDE_THREADS
+    return replace(_WIDE if wide else COLLECTING, verify=verify)
 
 
 @dataclass(frozen=True, kw_only=True)

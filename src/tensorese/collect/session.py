@@ -44,7 +44,7 @@ class Session:
     config: CollectConfig = field(default_factory=CollectConfig)
     farm: FarmConfig = COLLECTING
     planners: int = 0
-    """0: one for every four cores."""
+    """0: by the cores, see `planners_for`."""
 
 
 class Place(Protocol):
@@ -105,18 +105,25 @@ def run_here(
             [state.task for state in progress],
             session.target,
             seed=session.config.seed,
-            processes=session.planners or max(1, len(farm.plan.builders) // 4),
+            processes=session.planners or planners_for(farm.plan),
             cores=farm.plan.builders,
         )
         pools.append(pool)
-        # In phases a phase's worth is built ahead; otherwise enough that nobody waits.
-        ahead = len(farm.plan.builders) * (12 if farm.plan.exclusive else 4)
+        # In phases a phase's worth is built ahead; a GPU's runner stops for references now and
+        # then; otherwise enough that nobody waits.
+        much = farm.plan.exclusive or farm.kind != "llvm"
+        ahead = len(farm.plan.builders) * (16 if much else 4)
         config = replace(session.config, in_flight=max(session.config.in_flight, ahead))
         try:
             return Collector(progress, pool, farm, config, on_result).run()
         finally:
             pools.clear()
             pool.close()
+
+
+def planners_for(plan: CorePlan) -> int:
+    """One for every four builders; they stand still half the time where cores are shared."""
+    return max(1, len(plan.builders) // (2 if plan.exclusive else 4))
 
 
 def keep_on(cores: Sequence[int]) -> None:

@@ -77,7 +77,7 @@ def split_steps(steps: Sequence[Step]) -> tuple[str, Slots, tuple[int, ...]]:
     decisions: list[int] = []
     fused: set[Any] = set()
     for index, step in enumerate(steps):
-        kind = step[0]
+        kind = "" if None in step else step[0]  # a null of its own would be taken for a hole
         if kind == "SP" and _is_split(step):
             _, stage, iterator, extent, lengths, inner_to_outer = step
             if stage in fused:

@@ -21,12 +21,15 @@ from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
 from tensorese.identity import plain
 from tensorese.language.metaschedule import cut_tail
+from tensorese.measure import nvrtc
 from tensorese.measure.wire import Message, receive, send
 
 MAX_ERROR = 2000  # characters of an error text worth keeping
 
 
-def serve(connection: Connection, _: Message) -> None:
+def serve(connection: Connection, settings: Message) -> None:
+    if settings["kind"] == "cuda":
+        nvrtc.install()
     gc.disable()  # what TVM leaves behind is reference-counted; growth gets a worker replaced
     while True:
         job = receive(connection)

@@ -44,7 +44,7 @@ def weights_hash(model: TLP) -> str:
 
 
 def encoded_values(
-    template: Template, decisions: npt.ArrayLike, *, piece: int = 32768
+    template: Template, decisions: npt.ArrayLike, *, piece: int = 4096
 ) -> npt.NDArray[np.float32]:
     """`template.values`; many programs in pieces, on all cores: beside a GPU this is what waits."""
     given = np.asarray(decisions)

@@ -1,0 +1,132 @@
+"""Without NVRTC or a GPU: a stand-in compiler tells what it was given."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.tvm
+pytest.importorskip("tvm")
+
+import tvm
+import tvm_ffi
+
+from tensorese.measure import nvrtc
+from tensorese.measure.build_worker import compile_module, sentinel_module
+
+TARGET = {"kind": "cuda", "arch": "sm_90", "max_threads_per_block": 1024}
+
+
+@pytest.fixture(scope="module")
+def source() -> str:
+    """What TVM really generates."""
+    library = compile_module(sentinel_module("cuda"), tvm.target.Target(TARGET))
+    return str(library.imports[0].inspect_source())
+
+
+class Compiler(ModuleType):
+    """Refuses code with the word `refuse`."""
+
+    nvrtcResult = SimpleNamespace(NVRTC_SUCCESS=0)
+
+    def __init__(self) -> None:
+        super().__init__("cuda.bindings.nvrtc")
+        self.compiled: list[tuple[str, list[bytes]]] = []
+        self.open = 0
+        self.raises = False
+
+    def nvrtcCreateProgram(self, code: bytes, *_: Any) -> tuple[int, str]:
+        if self.raises:
+            raise RuntimeError("libnvrtc.so cannot be found")
+        self.open += 1
+        return 0, code.decode()
+
+    def nvrtcCompileProgram(self, program: str, n: int, flags: list[bytes]) -> tuple[int]:
+        self.compiled.append((program, flags))
+        return (int("refuse" in program),)
+
+    def nvrtcGetCUBINSize(self, program: str) -> tuple[int, int]:
+        return 0, 4
+
+    def nvrtcGetCUBIN(self, program: str, binary: bytearray) -> tuple[int]:
+        binary[:] = b"ours"
+        return (0,)
+
+    def nvrtcDestroyProgram(self, program: str) -> None:
+        self.open -= 1
+
+
+@pytest.fixture
+def compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Compiler]:
+    found = Compiler()
+    monkeypatch.setitem(sys.modules, "cuda", ModuleType("cuda"))
+    monkeypatch.setitem(sys.modules, "cuda.bindings", ModuleType("cuda.bindings"))
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", found)
+    stock = importlib.import_module("tvm.support.nvcc")
+    before = stock.tvm_callback_cuda_compile
+    monkeypatch.setattr(stock, "tvm_callback_cuda_compile", lambda code: b"stock")
+    nvrtc.install()
+    yield found
+    tvm_ffi.register_global_func(nvrtc._CALLBACK, before, override=True)
+
+
+def compiled(code: str) -> bytes:
+    with tvm.target.Target(TARGET):
+        return bytes(tvm_ffi.get_global_func(nvrtc._CALLBACK)(code))
+
+
+def test_a_plain_kernel_needs_no_header(source: str) -> None:
+    plain = nvrtc.without_headers(source)
+    assert plain is not None
+    assert "#include" not in plain
+    assert "main_kernel" in plain
+
+
+@pytest.mark.parametrize("more", ["#include <cuda_fp16.h>\n", "std::is_same<int, int> same;\n"])
+def test_other_needs_are_left_to_tvm(source: str, more: str) -> None:
+    assert nvrtc.without_headers(source + more) is None
+
+
+def test_a_new_header_in_front_is_left_to_tvm(source: str) -> None:
+    assert nvrtc.without_headers("#include <cuda_bf16.h>\n" + source) is None
+    assert nvrtc.without_headers("extern void f();") is None
+
+
+def test_plain_kernels_are_compiled_here_with_the_flags_of_tvm(
+    compiler: Compiler, source: str
+) -> None:
+    assert compiled(source) == b"ours"
+    flags = compiler.compiled[0][1]
+    assert b"--gpu-architecture=sm_90" in flags
+    assert b"--use_fast_math" in flags
+    assert b"--ptxas-options=--register-usage-level=10" in flags
+    assert compiler.open == 0
+
+
+def test_what_does_not_compile_is_left_to_tvm(compiler: Compiler, source: str) -> None:
+    assert compiled(source + "refuse") == b"stock"
+    assert compiler.open == 0
+    compiler.raises = True
+    assert compiled(source) == b"stock"
+
+
+def test_whoever_sets_options_of_tvm_gets_tvm(
+    compiler: Compiler, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TVM_CUDA_NVRTC_EXTRA_OPTS", "--ftz=false")
+    assert compiled(source) == b"stock"
+    assert not compiler.compiled
+
+
+def test_without_the_bindings_nothing_changes(
+    compiler: Compiler, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tvm_ffi.register_global_func(nvrtc._CALLBACK, lambda code: b"as before", override=True)
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
+    nvrtc.install()
+    assert compiled(source) == b"as before"
