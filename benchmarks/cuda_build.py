@@ -12,6 +12,7 @@ import argparse
 import importlib
 import json
 import statistics
+import struct
 import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -42,6 +43,20 @@ def chosen(n: int) -> list[dict[str, Any]]:
         | {"trace": trace_of(m.program, target), "operator": m.program.workload.operator}
         for m in found[:: max(1, len(found) // n)][:n]
     ]
+
+
+def machine_code(cubin: bytes) -> dict[str, bytes]:
+    """The sections of an ELF file that a GPU runs, by name; other parts name the source."""
+    at, size, count, names = struct.unpack_from("<Q10xHHH", cubin, 0x28)
+    sections = [struct.unpack_from("<IIQQQQ", cubin, at + k * size) for k in range(count)]
+    base = sections[names][4]
+    found = {}
+    for name, _, _, _, offset, length in sections:
+        start = base + name
+        text = cubin[start : cubin.index(b"\0", start)].decode()
+        if text.startswith(".text."):
+            found[text] = cubin[offset : offset + length]
+    return found
 
 
 def compile_both(job: dict[str, Any]) -> dict[str, Any]:
@@ -76,7 +91,8 @@ def compile_both(job: dict[str, Any]) -> dict[str, Any]:
             started = time.perf_counter()
             made[way] = ways[way]()
             secs[way] = time.perf_counter() - started
-    same = made["ours"] is not None and bytes(made["ours"]) == bytes(made["stock"])
+    codes = [machine_code(bytes(made[way])) for way in ("ours", "stock") if made[way] is not None]
+    same = len(codes) == 2 and bool(codes[0]) and codes[0] == codes[1]
     return {"operator": job["operator"], "lowering": lowering, **secs, "same": same}
 
 

@@ -341,6 +341,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--choose-secs", type=float, default=50.0, help="For each store.")
     parser.add_argument("--skip-few", action="store_true", help="No models of few labels.")
+    parser.add_argument("--only-few", action="store_true", help="Nothing else, with --recipe.")
     parser.add_argument("--recipe", default="", help="This one, without choosing.")
     parser.add_argument("--loose", action="store_true", help="Keep the folders beside the tar.")
     parser.add_argument("--quick", action="store_true", help="One short recipe, to try things.")
@@ -353,6 +354,11 @@ def main() -> None:
     for name in args.stores.split(","):
         ship = Ship(args, name)
         ship.say(f"{len(ship.programs):,} programs, {ship.given.features.shape[1]} features")
+        if args.only_few:
+            ship.few(args.recipe, recipes[args.recipe])
+            rows += ship.rows
+            _write(args.out, rows)
+            continue
         chosen = ship.choose(recipes)
         ship.say(f"chosen: {chosen}")
         if "lightgbm" in installed_trees():
@@ -364,14 +370,17 @@ def main() -> None:
             trees(ship)
         rows += ship.rows
         _write(args.out, rows)
-    if not args.loose:
+    if not args.loose and not args.only_few:
         shutil.rmtree(args.out / "models")  # they are in the tar
 
 
 def _write(out: Path, rows: Sequence[dict[str, Any]]) -> None:
     about = {**provenance(), "argv": sys.argv[1:]}
     lines = [json.dumps({"about": about}), *(json.dumps(row) for row in rows)]
+    out.mkdir(parents=True, exist_ok=True)
     (out / "ship_models.jsonl").write_text("\n".join(lines) + "\n")
+    if not (out / "models").exists():
+        return
     with tarfile.open(out / "models.tar", "w") as tar:
         tar.add(out / "models", arcname="models")
 

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from tensorese.collect.farm import ISOLATED, Layout, arrange, layouts_for
+from tensorese.collect.farm import COLLECTING, ISOLATED, Layout, arrange, collecting_on, layouts_for
+from tensorese.collect.session import planners_for
 from tensorese.errors import MeasureError
 from tensorese.measure.config import FarmConfig
 
@@ -53,3 +54,22 @@ def test_every_layout_tried_fits_and_the_last_is_isolated(cores: int) -> None:
     for layout in layouts:
         plan = arrange(ONE, FarmConfig(), layout, list(range(cores)))
         assert plan.builders and len(plan.lanes) == layout.lanes
+
+
+def test_a_program_of_many_cores_is_timed_shorter_and_in_longer_turns() -> None:
+    wide = collecting_on(ALL, verify="none")
+    assert wide.timing.budget_ms < COLLECTING.timing.budget_ms
+    assert wide.run_batch > COLLECTING.run_batch
+    assert wide.verify == "none"
+    assert collecting_on(ONE, verify="best") == COLLECTING
+
+
+def test_kernels_of_a_gpu_have_longer_to_build() -> None:
+    assert collecting_on('{"kind":"cuda"}').build_timeout > COLLECTING.build_timeout
+
+
+def test_planners_that_stand_still_half_the_time_are_twice_as_many() -> None:
+    shared = arrange(ALL, FarmConfig(), ISOLATED, list(range(16)))
+    beside = arrange(ONE, FarmConfig(), Layout(lanes=4, stride=1, phases=False), list(range(16)))
+    assert planners_for(shared) == 8
+    assert planners_for(beside) == 3

@@ -9,15 +9,12 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-
-pytestmark = pytest.mark.tvm
-pytest.importorskip("tvm")
-
-import tvm
 import tvm_ffi
 
 from tensorese.measure import nvrtc
-from tensorese.measure.build_worker import compile_module, sentinel_module
+from tensorese.tvm_env import import_tvm
+
+pytestmark = pytest.mark.tvm
 
 TARGET = {"kind": "cuda", "arch": "sm_90", "max_threads_per_block": 1024}
 
@@ -25,7 +22,10 @@ TARGET = {"kind": "cuda", "arch": "sm_90", "max_threads_per_block": 1024}
 @pytest.fixture(scope="module")
 def source() -> str:
     """What TVM really generates."""
-    library = compile_module(sentinel_module("cuda"), tvm.target.Target(TARGET))
+    target = import_tvm().target.Target(TARGET)
+    from tensorese.measure.build_worker import compile_module, sentinel_module
+
+    library = compile_module(sentinel_module("cuda"), target)
     return str(library.imports[0].inspect_source())
 
 
@@ -76,7 +76,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Compiler]:
 
 
 def compiled(code: str) -> bytes:
-    with tvm.target.Target(TARGET):
+    with import_tvm().target.Target(TARGET):
         return bytes(tvm_ffi.get_global_func(nvrtc._CALLBACK)(code))
 
 
