@@ -29,10 +29,11 @@ from tensorese.measure.replay import ReplayMeasurer
 from tensorese.models.catalog import choose
 from tensorese.models.disk import Card
 from tensorese.models.folder import save_model
+from tensorese.models.forest import add_trees
 from tensorese.models.programs import ProgramSet, read_programs
 from tensorese.models.small import SmallModel
 from tensorese.models.tlp import TLP
-from tensorese.onboard.adapt import adapt, start_from
+from tensorese.onboard.adapt import TREE_VOTES, adapt, grow, start_from
 from tensorese.onboard.probes import choose_probes
 from tensorese.records.nouns import Platform, Program, Status
 from tensorese.records.store import Store
@@ -65,6 +66,11 @@ def nearest_model(
     tasks = tuple(range(len(others.tasks)))
     model = train_small(given, [Run(programs=others, tasks=tasks)], recipe, device)[0]
     save_model(folder / "others", model.cpu(), Card(training_workloads=others.tasks))
+    seen = replace(given, programs=others)
+    forests = {name: grow(seen, name, tasks) for name in others.platforms}
+    grown = {name: forest for name, forest in forests.items() if forest is not None}
+    if grown:  # as the models that ship have them
+        add_trees(folder / "others", grown, TREE_VOTES)
     choice = choose(Platform(name=hidden), [folder])
     assert choice is not None
     return choice.folder, choice.head
@@ -173,6 +179,7 @@ def _run(
         "seed": seed,
         "head": head,
         "variant": taught.variant,
+        "trees": str(taught.votes),
         "labels": int(np.isfinite(labelled.latency).sum()),
         "simulated_secs": round(measurer.simulated_secs, 1),
         "before": _kept(before),

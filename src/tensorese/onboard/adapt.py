@@ -11,11 +11,21 @@ import numpy as np
 from tensorese.errors import TensoreseError
 from tensorese.evaluation.metrics import mean_top_k
 from tensorese.evaluation.ranked import judge_scores
+from tensorese.evaluation.trees import fit_tree
 from tensorese.models.folder import load_model
+from tensorese.models.forest import Forest, from_lightgbm
 from tensorese.models.programs import ProgramSet
 from tensorese.models.tlp import TLP
 from tensorese.models.tree_votes import TreeVotes
-from tensorese.training.small import Run, SmallRecipe, SmallSet, small_scores, tune_weights
+from tensorese.training.grow import SETTING, can_grow
+from tensorese.training.small import (
+    Run,
+    SmallRecipe,
+    SmallSet,
+    only,
+    small_scores,
+    tune_weights,
+)
 
 HELD_OUT = 4
 """One probe task in so many is not fitted to until the gain is known."""
@@ -25,6 +35,10 @@ VARIANTS = {
     "head": SmallRecipe(steps=400, lr=1e-3),
     "all": SmallRecipe(steps=600, lr=4e-4),
 }
+
+
+TREES, TREE_VOTES, LEAST_LEAF = 150, 32, 20
+"""Grown from the new labels, where LightGBM is installed (extra `baselines`)."""
 
 
 class OnboardError(TensoreseError):
@@ -48,11 +62,33 @@ class Gain:
         ]
 
 
+@dataclass(frozen=True)
+class Votes:
+    """How much the trees beside the networks count, and whether they are the platform's own."""
+
+    count: int
+    own: bool = False
+
+    def trees(
+        self, platform: str, theirs: TreeVotes | None, grown: Forest | None
+    ) -> TreeVotes | None:
+        if not self.count:
+            return None
+        if self.own:
+            return None if grown is None else TreeVotes({platform: grown}, self.count)
+        return None if theirs is None else TreeVotes(theirs.forests, self.count)
+
+    def __str__(self) -> str:
+        whose = "its own trees" if self.own else "the nearest head's trees"
+        return f"{whose}, {self.count} votes" if self.count else "no trees"
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Adapted:
     model: TLP
     variant: str
     gain: Gain
+    votes: Votes
 
 
 def start_from(folder: Path, head: str, platform: str) -> TLP:
@@ -92,31 +128,44 @@ def adapt(
     rest = [task for task in tasks if task not in set(out)]
     inner = rest[:: HELD_OUT + 1]
     fitted = [task for task in rest if task not in set(inner)]
+    before = start_from(folder, head, platform).eval()
+    theirs = before.trees
+    grown = grow(given, platform, fitted)
     marks = {}
     for variant in VARIANTS:
         model = _fit(given, platform, folder, head, fitted, variant, seed, quick)
-        for votes in vote_choices(model):  # none last: it takes the trees away
-            marks[variant, votes] = _mark(given, platform, with_votes(model, votes), inner)
+        for votes in vote_choices(len(model.members), theirs, grown):
+            model.trees = votes.trees(platform, theirs, grown)
+            marks[variant, votes] = _mark(given, platform, model, inner)
     best, votes = max(marks, key=lambda pair: marks[pair])
-    before = start_from(folder, head, platform).eval()
-    after = _fit(given, platform, folder, head, rest, best, seed, quick)
-    gain = _gain(given, platform, before, with_votes(after, votes), out)
-    final = _fit(given, platform, folder, head, tasks, best, seed, quick)
-    return Adapted(model=with_votes(final, votes), variant=best, gain=gain)
+
+    def fitted_to(some: Sequence[int]) -> TLP:
+        model = _fit(given, platform, folder, head, some, best, seed, quick)
+        own = grow(given, platform, some) if votes.own else None
+        model.trees = votes.trees(platform, theirs, own)
+        return model
+
+    gain = _gain(given, platform, before, fitted_to(rest), out)
+    return Adapted(model=fitted_to(tasks), variant=best, gain=gain, votes=votes)
 
 
-def vote_choices(model: TLP) -> tuple[int, ...]:
-    """The nearest platform's trees know nothing of the new labels: how much they count is tried."""
-    if model.trees is None:
-        return (0,)
-    return tuple(sorted({0, len(model.members), model.trees.votes}, reverse=True))
+def vote_choices(networks: int, theirs: TreeVotes | None, grown: Forest | None) -> list[Votes]:
+    """The nearest platform's trees know nothing of the new labels, and a few labels grow poor
+    trees: whose count, and for how much, is tried."""
+    found = [Votes(0)]
+    if theirs is not None:
+        found += [Votes(n) for n in sorted({networks, theirs.votes})]
+    if grown is not None:
+        found += [Votes(n, own=True) for n in sorted({networks, TREE_VOTES})]
+    return found
 
 
-def with_votes(model: TLP, votes: int) -> TLP:
-    """The same model; without votes, without trees."""
-    forests = model.trees.forests if model.trees is not None else {}
-    model.trees = TreeVotes(forests, votes) if votes and forests else None
-    return model
+def grow(given: SmallSet, platform: str, tasks: Sequence[int]) -> Forest | None:
+    if not can_grow():
+        return None
+    setting = {**SETTING, "min_data_in_leaf": LEAST_LEAF}
+    labels = only(given.programs, platform)
+    return from_lightgbm(fit_tree("lightgbm", setting, given.features, labels, tasks, TREES))
 
 
 def labelled(programs: ProgramSet, platform: str) -> list[int]:
