@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,6 +85,7 @@ def test_the_nearest_trees_come_along_if_they_help(
 ) -> None:
     lightgbm = pytest.importorskip("lightgbm")
     monkeypatch.setattr(adapting, "VARIANTS", {"head": replace(TINY, steps=20)})
+    monkeypatch.setattr(adapting, "can_grow", lambda: False)
     shutil.copytree(nearest, tmp_path / "model")
     programs = only(given.programs, "lake-2c")
     index, labels = tree_labels(programs, range(len(programs.tasks)))
@@ -97,6 +99,37 @@ def test_the_nearest_trees_come_along_if_they_help(
     assert started is not None and started.votes == 8 and set(started.forests) == {"lake-2c"}
     found = adapt(_slow(given), "lake-2c", tmp_path / "model", "copy")
     assert (found.model.trees is not None) == (says == "the truth")
+
+
+def test_trees_of_the_new_labels_are_taken_where_they_rank_better(
+    given: SmallSet, nearest: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("lightgbm")
+    monkeypatch.setattr(adapting, "VARIANTS", {"head": replace(TINY, steps=20)})
+    monkeypatch.setattr(adapting, "LEAST_LEAF", 2)
+    marked: list[tuple[bool, float]] = []
+    mark = adapting._mark
+
+    def noted(given: SmallSet, platform: str, model: TLP, tasks: Sequence[int]) -> float:
+        found = mark(given, platform, model, tasks)
+        marked.append((model.trees is not None, found))
+        return found
+
+    monkeypatch.setattr(adapting, "_mark", noted)
+    found = adapt(_slow(given), "lake-2c", nearest, "lake-1c")
+    assert [has for has, _ in marked] == [False, True, True]  # this model came without any
+    best = max(marked, key=lambda pair: pair[1])[0]
+    assert found.votes.own == best == (found.model.trees is not None)
+
+
+def test_without_lightgbm_no_tree_is_grown(
+    given: SmallSet, nearest: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapting, "VARIANTS", {"head": replace(TINY, steps=20)})
+    monkeypatch.setattr(adapting, "can_grow", lambda: False)
+    found = adapt(_slow(given), "lake-2c", nearest, "lake-1c")
+    assert found.model.trees is None
+    assert str(found.votes) == "no trees"
 
 
 def test_standard_features_and_back(given: SmallSet, nearest: Path) -> None:

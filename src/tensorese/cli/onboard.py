@@ -115,6 +115,7 @@ def _print(found: Any, folder: Path, as_json: bool) -> None:
         result = {
             "model": str(folder),
             "variant": found.variant,
+            "trees": str(found.votes),
             "tasks": gain.tasks,
             "before": gain.before,
             "after": gain.after,

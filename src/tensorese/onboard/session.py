@@ -155,6 +155,7 @@ def learn(job: Onboarding, *, quick: bool = False) -> Adapted:
         metrics={
             "start": f"{job.choice.folder.name}, head {job.choice.head}",
             "trained": found.variant,
+            "trees": str(found.votes),
             "labels": int(np.isfinite(programs.latency).sum()),
             "held-out top1 before": gain.before[1],
             "held-out top1 after": gain.after[1],
