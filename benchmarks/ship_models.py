@@ -375,7 +375,8 @@ def main() -> None:
 
 
 def _write(out: Path, rows: Sequence[dict[str, Any]]) -> None:
-    about = {**provenance(), "argv": sys.argv[1:]}
+    said = [word for word in sys.argv[1:] if word != str(out)]  # no path of this machine
+    about = {**provenance(), "argv": [word for word in said if word != "--out"]}
     lines = [json.dumps({"about": about}), *(json.dumps(row) for row in rows)]
     out.mkdir(parents=True, exist_ok=True)
     (out / "ship_models.jsonl").write_text("\n".join(lines) + "\n")

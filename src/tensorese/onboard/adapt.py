@@ -11,13 +11,12 @@ import numpy as np
 from tensorese.errors import TensoreseError
 from tensorese.evaluation.metrics import mean_top_k
 from tensorese.evaluation.ranked import judge_scores
-from tensorese.evaluation.trees import fit_tree
 from tensorese.models.folder import load_model
-from tensorese.models.forest import Forest, from_lightgbm
+from tensorese.models.forest import Forest
 from tensorese.models.programs import ProgramSet
 from tensorese.models.tlp import TLP
 from tensorese.models.tree_votes import TreeVotes
-from tensorese.training.grow import SETTING, can_grow
+from tensorese.training.grow import can_grow, grow_on
 from tensorese.training.small import (
     Run,
     SmallRecipe,
@@ -163,9 +162,8 @@ def vote_choices(networks: int, theirs: TreeVotes | None, grown: Forest | None) 
 def grow(given: SmallSet, platform: str, tasks: Sequence[int]) -> Forest | None:
     if not can_grow():
         return None
-    setting = {**SETTING, "min_data_in_leaf": LEAST_LEAF}
-    labels = only(given.programs, platform)
-    return from_lightgbm(fit_tree("lightgbm", setting, given.features, labels, tasks, TREES))
+    labels, few = only(given.programs, platform), {"min_data_in_leaf": LEAST_LEAF}
+    return grow_on(given.features, labels, tasks, TREES, few).get(platform)
 
 
 def labelled(programs: ProgramSet, platform: str) -> list[int]:

@@ -9,6 +9,9 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from tensorese.evaluation.trees import Setting, fit_tree
 from tensorese.models.forest import Forest, from_lightgbm
 from tensorese.models.programs import Encoded, ProgramSet
@@ -34,13 +37,23 @@ def can_grow() -> bool:
 def grow_trees(
     programs: ProgramSet, encoded: Encoded, tasks: Sequence[int], rounds: int, seed: int
 ) -> dict[str, Forest]:
-    """By platform; none for a platform without a valid program in these tasks."""
+    """From the physical features at the front of a program's values; see `grow_on`."""
     features = encoded.values[:, : encoded.templates[0].n_physics]
+    return grow_on(features, programs, tasks, rounds, {"seed": seed})
+
+
+def grow_on(
+    features: npt.NDArray[np.float32],
+    programs: ProgramSet,
+    tasks: Sequence[int],
+    rounds: int,
+    more: Setting,
+) -> dict[str, Forest]:
+    """By platform; none for a platform without a valid program in these tasks."""
     found = {}
     for platform in programs.platforms:
         mine = only(programs, platform)
         if set(mine.task[mine.valid(0)].tolist()) & set(tasks):
-            setting = {**SETTING, "seed": seed}
-            tree = fit_tree("lightgbm", setting, features, mine, tasks, rounds)
+            tree = fit_tree("lightgbm", {**SETTING, **more}, features, mine, tasks, rounds)
             found[platform] = from_lightgbm(tree)
     return found
