@@ -347,6 +347,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="One short recipe, to try things.")
     parser.add_argument("--trees", action="store_true", help="LightGBM and XGBoost as well.")
     args = parser.parse_args()
+    if args.only_few and args.recipe not in RECIPES:
+        parser.error(f"--only-few needs --recipe, one of {', '.join(RECIPES)}")
     args.started = time.monotonic()
     recipes = QUICK if args.quick else RECIPES
     recipes = {args.recipe: recipes[args.recipe]} if args.recipe else recipes
