@@ -47,9 +47,11 @@ all)
     --programs data/cpu --minutes "$minutes"
   ;;
 gpu)
-  # A kernel takes two seconds of nvrtc: fewer tasks, so that each has enough programs to rank.
+  # A kernel takes a second of nvrtc: fewer tasks, so that each has enough programs to rank.
+  # MORE="--split test --per-task 64", say, asks for the test tasks alone.
+  # shellcheck disable=SC2086
   gather h200 --target cuda --platform h200 --out "$work/gpu" --minutes "$minutes" \
-    --most-tasks "${TASKS:-144}"
+    --most-tasks "${TASKS:-144}" ${MORE:-}
   ;;
 again)
   # The first programs of every task's sequence, which `cpu` measured too: alone.

@@ -145,6 +145,14 @@ def test_programs_of_others_come_first_with_their_origin() -> None:
     assert collector.tally.measured == 0
 
 
+def test_programs_of_others_are_spread_over_their_tasks() -> None:
+    states = [state("a"), state("b")]
+    for one in states:
+        one.given = [("s", (k,), "random") for k in range(32)]
+    _, planners = run(states, [10**6, 10**6], only_given=True)
+    assert [request.task for request in planners.requests[:4]] == [0, 1, 0, 1]
+
+
 def test_settings_out_of_range_are_refused() -> None:
     with pytest.raises(MeasureError, match="--minutes must be positive"):
         CollectConfig(minutes=0)

@@ -183,13 +183,13 @@ class Collector:
 
     def _next_task(self) -> int | None:
         limit = self.config.per_task or math.inf
-        best: tuple[float, int] | None = None
+        best: tuple[bool, float, int] | None = None
         for index, state in enumerate(self.progress):
             if not state.given and not self._has_more(state, limit):
                 continue
-            urgency = (-1.0 if state.given else state.total / state.weight, index)
+            urgency = (not state.given, state.total / state.weight, index)
             best = urgency if best is None else min(best, urgency)
-        return None if best is None else best[1]
+        return None if best is None else best[-1]
 
     def _has_more(self, state: TaskProgress, limit: float) -> bool:
         if state.error or self.config.only_given or state.total >= limit:

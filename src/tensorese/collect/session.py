@@ -157,10 +157,15 @@ def progress_of(tasks: Sequence[ListedTask], store: Store, platform: str) -> lis
 
 
 def programs_of(source: Store) -> list[GivenProgram]:
-    """The programs of a store, a model's say, each once."""
-    columns = ["program_id", "workload_id", "sketch_id", "decisions", "origin"]
-    found = {row["program_id"]: given_of(row) for row in source.table(columns).to_pylist()}
-    return list(found.values())
+    """The programs of a store, a model's say, each once.
+
+    Those that ran on most platforms come first: a program with several labels is worth more.
+    """
+    columns = ["program_id", "workload_id", "sketch_id", "decisions", "origin", "status"]
+    rows = source.table(columns).to_pylist()
+    found = {row["program_id"]: given_of(row) for row in rows}
+    ran = Counter(row["program_id"] for row in rows if row["status"] == Status.OK)
+    return sorted(found.values(), key=lambda one: -ran[one.program])
 
 
 def given_of(row: Mapping[str, Any]) -> GivenProgram:
