@@ -20,7 +20,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from tensorese.evaluation.splits import check_disjoint
 from tensorese.evaluation.trees import TREES, fit_tree, installed_trees, score_tree
 from tensorese.models.disk import Card
 from tensorese.models.folder import save_model
-from tensorese.models.forest import Forest, add_trees, from_lightgbm
+from tensorese.models.forest import Forest, add_trees, from_lightgbm, mean_of
 from tensorese.models.programs import ProgramSet, read_programs
 from tensorese.models.small import SmallModel
 from tensorese.models.tlp import TLP
@@ -70,12 +70,15 @@ RECIPES = {
     "8 of 64": SmallRecipe(networks=8),
     "8, dropout 0.3, long": SmallRecipe(networks=8, dropout=0.3, steps=4800),
 }
-# Shallow enough to be walked fast by numpy: settings and the number of trees.
+# Shallow enough to be walked fast by numpy: settings, the number of trees, and whether as many
+# are grown of the logarithm of speed beside those of speed.
 GROWN = {
-    "150 trees": ({"num_leaves": 31, "max_depth": 8, "learning_rate": 0.08}, 150),
-    "300 trees": ({"num_leaves": 31, "max_depth": 8, "learning_rate": 0.05}, 300),
+    "150 trees": ({"num_leaves": 31, "max_depth": 8, "learning_rate": 0.08}, 150, False),
+    "150 trees of both": ({"num_leaves": 31, "max_depth": 8, "learning_rate": 0.08}, 150, True),
 }
-VOTES = (2, 4, 8, 16, 32)
+VOTES = (4, 8, 16, 32)
+TOGETHER = (0.0, 3.0, 10.0, 30.0)
+"""How strongly the heads of the model over all platforms are pulled to their mean."""
 QUICK = {"4 networks, few steps": SmallRecipe(steps=400)}
 
 
@@ -93,6 +96,7 @@ class Ship:
         self.tried: dict[str, list[tuple[str, int, TLP]]] = {}
         """Recipe to its models of the training side: label, seed, model."""
         self.trees, self.votes = next(iter(GROWN)), 0
+        self.together = args.together or 0.0
         self.train, self.validation = sides(self.programs)
         self.all = tuple(range(len(self.programs.tasks)))
 
@@ -131,6 +135,50 @@ class Ship:
                 break
         return max(marks, key=lambda name: float(np.mean(marks[name])))
 
+    def choose_together(self, recipe: SmallRecipe) -> None:
+        """On validation tasks, with all labels and with a thousand of each platform in turn."""
+        marks: dict[float, list[float]] = {}
+        whole = [(label, labels) for label, labels in self.labels() if label == GROUPS[self.name]]
+        few = [
+            (platform, keep_labels(self.programs, platform, self.train, FEW_LABELS, seed=0))
+            for platform in self.programs.platforms
+        ]
+        for strength in TOGETHER if whole else ():
+            runs = [Run(programs=labels, tasks=self.train) for _, labels in [*whole, *few]]
+            pulled = replace(recipe, together=strength)
+            models = train_small(self.given, runs, pulled, self.args.device)
+            name = f"heads together {strength:g}"
+            found = [
+                self._judge("validation", name, whole[0][0], 0, models[0], platform)
+                for platform in self.programs.platforms
+            ]
+            found += [
+                self._judge("validation", name, f"{FEW_LABELS} and others", 0, model, platform)
+                for model, (platform, _) in zip(models[1:], few, strict=True)
+            ]
+            marks[strength] = found
+            half = len(found) // 2
+            shown = f"{np.mean(found[:half]):.4f}, {np.mean(found[half:]):.4f} with few labels"
+            self.say(f"{name}: {shown}")
+        if marks:
+            self.together = max(marks, key=lambda strength: float(np.mean(marks[strength])))
+            self.say(f"chosen: {self.together:g}")
+
+    def recipe_of(self, labels: ProgramSet, recipe: SmallRecipe) -> SmallRecipe:
+        several = len(labels.platforms) > 1
+        return replace(recipe, together=self.together) if several else recipe
+
+    def train_all(self, runs: Sequence[Run], recipe: SmallRecipe) -> list[TLP]:
+        """Models of one platform, and of all with their heads together."""
+        found: dict[int, TLP] = {}
+        for several in (False, True):
+            mine = [k for k, run in enumerate(runs) if (len(run.programs.platforms) > 1) == several]
+            if mine:
+                used = self.recipe_of(runs[mine[0]].programs, recipe)
+                models = train_small(self.given, [runs[k] for k in mine], used, self.args.device)
+                found.update(zip(mine, models, strict=True))
+        return [found[k] for k in range(len(runs))]
+
     def choose_votes(self, chosen: str) -> None:
         """How large the trees beside the chosen networks are, and how much they count."""
         marks: dict[tuple[str, int], list[float]] = {}
@@ -157,10 +205,14 @@ class Ship:
         """As the search asks a model: networks and trees together, by numpy."""
         model = SmallModel(folder)
         given = self.test_set if part == "test" else self.given
+        judged = np.ones(len(given.programs), dtype=bool)
+        if part == "validation":
+            judged = np.isin(given.programs.task, self.validation)
         recipe, label = f"networks and {trees}, {model.votes} votes", f"{label} with trees"
         found = []
         for head, platform in enumerate(model.platforms):
-            scores = model.score(given.features, head).astype(np.float64)
+            scores = np.zeros(len(judged))
+            scores[judged] = model.score(given.features[judged], head)
             found.append(self._row(part, recipe, label, seed, platform, scores))
         return found
 
@@ -199,7 +251,7 @@ class Ship:
         seeds = range(self.args.seeds)
         named = [(label, labels, seed) for label, labels in self.labels() for seed in seeds]
         runs = [Run(programs=labels, tasks=self.all, seed=seed) for _, labels, seed in named]
-        models = train_small(self.given, runs, recipe, self.args.device)
+        models = self.train_all(runs, recipe)
         for (label, labels, seed), model in zip(named, models, strict=True):
             for platform in model.platforms:
                 self._judge("test", chosen, label, seed, model, platform)
@@ -218,16 +270,20 @@ class Ship:
         """Of all training tasks, or of the training side alone."""
         key = (trees, platform, seed, whole)
         if key not in self.forests:
-            setting, rounds = GROWN[trees]
-            tree = fit_tree(
-                "lightgbm",
-                {**setting, "min_data_in_leaf": 20, "seed": seed},
-                self.given.features,
-                only(self.programs, platform),
-                self.all if whole else self.train,
-                rounds,
-            )
-            self.forests[key] = from_lightgbm(tree)
+            setting, rounds, both = GROWN[trees]
+            grown = [
+                fit_tree(
+                    "lightgbm",
+                    {**setting, "min_data_in_leaf": 20, "seed": seed},
+                    self.given.features,
+                    only(self.programs, platform),
+                    self.all if whole else self.train,
+                    rounds,
+                    octaves=octaves,
+                )
+                for octaves in ((False, True) if both else (False,))
+            ]
+            self.forests[key] = mean_of([from_lightgbm(tree) for tree in grown])
         return self.forests[key]
 
     def few(self, chosen: str, recipe: SmallRecipe) -> None:
@@ -240,7 +296,7 @@ class Ship:
                 runs += [Run(programs=cut, tasks=self.all, seed=seed)]
                 named += [(f"{FEW_LABELS} alone", platform, seed)]
                 runs += [Run(programs=only(cut, platform), tasks=self.all, seed=seed)]
-        models = train_small(self.given, runs, recipe, self.args.device) if runs else []
+        models = self.train_all(runs, recipe)
         for (label, platform, seed), model in zip(named, models, strict=True):
             self._judge("test", chosen, label, seed, model, platform)
 
@@ -267,7 +323,7 @@ class Ship:
             data_hash=labels.digest,
             split="rows marked test never seen; validation tasks joined after the choice",
             training_workloads=self.programs.tasks,
-            train=asdict(recipe),
+            train=asdict(self.recipe_of(labels, recipe)),
             metrics=metrics,
             targets={name: self.targets[name] for name in model.platforms},
         )
@@ -343,6 +399,7 @@ def main() -> None:
     parser.add_argument("--skip-few", action="store_true", help="No models of few labels.")
     parser.add_argument("--only-few", action="store_true", help="Nothing else, with --recipe.")
     parser.add_argument("--recipe", default="", help="This one, without choosing.")
+    parser.add_argument("--together", type=float, help="Pull of the heads; chosen if not given.")
     parser.add_argument("--loose", action="store_true", help="Keep the folders beside the tar.")
     parser.add_argument("--quick", action="store_true", help="One short recipe, to try things.")
     parser.add_argument("--trees", action="store_true", help="LightGBM and XGBoost as well.")
@@ -365,7 +422,10 @@ def main() -> None:
         ship.say(f"chosen: {chosen}")
         if "lightgbm" in installed_trees():
             ship.choose_votes(chosen)
+        if args.together is None:
+            ship.choose_together(recipes[chosen])
         ship.final(chosen, recipes[chosen])
+        _write(args.out, [*rows, *ship.rows])
         if not args.skip_few:
             ship.few(chosen, recipes[chosen])
         if args.trees:

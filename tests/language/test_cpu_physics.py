@@ -11,6 +11,7 @@ from test_plan import FACTORED, SLOTS, TILED
 from tensorese.language import Encoder, MatrixSpec
 from tensorese.language.accesses import Block, Operand
 from tensorese.language.cpu_physics import N_FEATURES, NAMES, CpuPhysics
+from tensorese.language.cpu_traffic import clashes, pages
 from tensorese.language.machines import feature_names, features_hash
 from tensorese.language.matrix import Context
 from tensorese.language.plan import read_plan
@@ -61,6 +62,48 @@ def test_memory_by_level() -> None:
     assert got["l2_level"] == 6  # everything fits into a mebibyte
 
 
+def test_tiles_by_axis_and_vectors_in_pieces() -> None:
+    got = _named([*map(float, ROW)])
+    assert [2 ** got[f"axis0_s{k}"] for k in range(4)] == [2, 1, 2, 32]  # the last axis first
+    assert [2 ** got[f"axis1_s{k}"] for k in range(4)] == [4, 2, 2, 4]
+    assert (2 ** got["reduced0_r0"], 2 ** got["reduced0_r1"]) == (4, 8)
+    assert got["axis2_s0"] == got["reduced1_r0"] == 0
+    assert 2 ** got["pieces"] == 2 and got["pieces_filled"] == 4
+    odd = _named([*map(float, [*ROW[:7], 28, *ROW[8:]])])
+    assert 2 ** odd["pieces"] == pytest.approx(3)  # 16, 8 and 4 lanes
+    assert odd["pieces_filled"] == pytest.approx(4 * 28 / 48)
+
+
+def test_traffic_loop_by_loop() -> None:
+    got = _named([*map(float, ROW)])
+    total = 64 * 128 * 32
+
+    def fetched(name: str) -> float:
+        return float(2 ** (got[name] - 4)) * total
+
+    # All but the outermost loop, 16 rows of everything, are 26 KiB. That loop moves the rows of
+    # x and y, four times over, and leaves w where it is.
+    assert fetched("l1_out") == pytest.approx(4 * 16 * 128 * 4)
+    assert fetched("l1_first") == pytest.approx(4 * 16 * 32 * 4)
+    assert fetched("l1_second") == pytest.approx(32 * 128 * 4)
+    assert fetched("l1_moved") == pytest.approx(32768 + 8192 + 16384)
+    # R1 and S3 fit 2 KiB: x stays while S2 goes through columns, then moves with the rows (2),
+    # with R0 (4) and every loop outside it (16), a line of 64 bytes for four rows each time.
+    assert fetched("registers_first") == pytest.approx(4 * 64 * 2 * 4 * 16)
+    assert fetched("registers_second") == pytest.approx(8 * 32 * 4 * 2 * 2 * 4 * 16)
+
+
+def test_pages_and_clashing_rows() -> None:
+    rows = Operand(buffer=1, shape=(64, 1024), indices=(ROWS, TERMS), element=4, free=False)
+    cells = np.array([[16.0, 8.0], [1.0, 1024.0]])
+    assert pages(rows, cells).tolist() == [16, 1]
+    assert clashes(rows, cells).tolist() == [16, 1]  # a page apart: all in one set
+    odd = rows._replace(shape=(64, 1040))
+    assert clashes(odd, cells)[0] == 16 * 64 / 4096
+    assert clashes(rows._replace(free=True), cells).max() < 1
+    assert pages(rows._replace(free=True), cells).tolist() == [1, 1]
+
+
 def test_chunks_end_where_something_is_computed() -> None:
     got = _named([*map(float, ROW)])
     # 4 x 2 x 2 chunks: the padding is computed in the third loop, which ends the joining.
@@ -90,7 +133,8 @@ def test_a_factored_reduction() -> None:
     plan = read_plan("metaschedule", json.dumps([FACTORED, []]), ((2, 2),))
     row = CpuPhysics(plan=plan).features(np.array([[4.0, 32.0]]))[0]
     got = dict(zip(NAMES, row.tolist(), strict=True))
-    assert (got["factored"], got["factor_outer"], got["factor_inner"]) == (4, 2, 5)
+    assert (got["factored_0"], got["factor_outer_0"], got["factor_inner_0"]) == (4, 2, 5)
+    assert got["factored_1"] == 0
     assert got["tiled"] == 0
 
 

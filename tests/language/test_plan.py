@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tensorese.language.plan import Located, Plan, Tiled, read_plan
+from tensorese.language.plan import Factored, Located, Plan, Tiled, read_plan
 
 pytestmark = pytest.mark.null
 
@@ -61,7 +61,7 @@ def test_a_tiled_block() -> None:
 def test_a_factored_reduction_is_no_tile(loop: str, inner: bool) -> None:
     instructions = [*FACTORED[:-1], ["RFactor", [loop], [1], ["b7"]]]
     plan = _plan(instructions, ((2, 2),))
-    assert (plan.tiles, plan.factored, plan.factors_inner) == ((), (0, 1), inner)
+    assert plan.tiles == () and plan.factored == (Factored((0, 1), inner),)
 
 
 def test_what_is_no_trace_has_no_plan() -> None:

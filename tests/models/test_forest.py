@@ -14,7 +14,7 @@ from tensorese.language.machines import feature_names
 from tensorese.models.batch import ProgramBatch
 from tensorese.models.disk import TREES, Card, ModelError
 from tensorese.models.folder import load_model, save_model
-from tensorese.models.forest import CHUNK, LEAF, Forest, add_trees, from_lightgbm
+from tensorese.models.forest import CHUNK, LEAF, Forest, add_trees, from_lightgbm, mean_of
 from tensorese.models.small import SmallModel
 from tensorese.models.tree_votes import Placed, TreeVotes
 
@@ -38,6 +38,15 @@ def test_a_stump() -> None:
     features = np.array([[1.0, 9], [1.5, 9], [1.6, 9]], dtype=np.float32)
     np.testing.assert_allclose(_stump().predict(features), [0.35, 0.35, 0.85], rtol=1e-6)
     assert _stump().predict(features[:0]).shape == (0,)
+
+
+def test_the_mean_of_forests_of_different_size() -> None:
+    features = np.array([[1.0, 9], [1.6, 1]], dtype=np.float32)
+    one = Forest({name: part[:1] for name, part in _stump().parts.items()})
+    leaf = Forest({name: part[1:, :1] for name, part in _stump().parts.items()})
+    both = mean_of([leaf, one, _stump(1)])
+    wanted = (leaf.predict(features) + one.predict(features) + _stump(1).predict(features)) / 3
+    np.testing.assert_allclose(both.predict(features), wanted, rtol=1e-6)
 
 
 def test_as_lightgbm_says() -> None:

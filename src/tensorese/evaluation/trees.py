@@ -34,14 +34,26 @@ def installed_trees() -> list[str]:
     return [kind for kind in TREES if importlib.util.find_spec(kind) is not None]
 
 
-def tree_labels(programs: ProgramSet, tasks: Sequence[int]) -> tuple[npt.NDArray[Any], Floats]:
-    """Valid programs of the tasks on the first platform, and their task's best over their time."""
+OCTAVES = 6.0
+"""A program 2 ** 6 times slower than its task's best is worth nothing on a logarithmic scale."""
+
+
+def tree_labels(
+    programs: ProgramSet, tasks: Sequence[int], *, octaves: bool = False
+) -> tuple[npt.NDArray[Any], Floats]:
+    """Valid programs of the tasks on the first platform, and their task's best over their time.
+
+    With `octaves` on a logarithmic scale, also from 0 to 1.
+    """
     index = programs.valid(0)
     index = index[np.isin(programs.task[index], np.asarray(tasks, dtype=np.int64))]
     latency = programs.latency[index, 0]
     best = np.full(len(programs.tasks), np.inf)
     np.minimum.at(best, programs.task[index], latency)
-    return index, (best[programs.task[index]] / latency).astype(np.float32)
+    share = best[programs.task[index]] / latency
+    if octaves:
+        share = np.maximum(1.0 + np.log2(share) / OCTAVES, 0.0)
+    return index, share.astype(np.float32)
 
 
 def fit_tree(
@@ -51,8 +63,10 @@ def fit_tree(
     programs: ProgramSet,
     tasks: Sequence[int],
     rounds: int = ROUNDS,
+    *,
+    octaves: bool = False,
 ) -> Any:
-    index, labels = tree_labels(programs, tasks)
+    index, labels = tree_labels(programs, tasks, octaves=octaves)
     if kind == "lightgbm":
         import lightgbm
 

@@ -18,19 +18,23 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorese.language.accesses import Block, Operand, box, coefficient, iterators
+from tensorese.language.cpu_traffic import Loop, bytes_of, clashes, pages, traffic
+from tensorese.language.locations import repeated
 from tensorese.language.plan import Plan
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Put: TypeAlias = Callable[[str, Any], None]
 
-LANES, LINE, REGISTERS = 16, 64, 32
-CACHES = {"registers": 2048.0, "l1": 32768.0, "l2": 1048576.0}
+LANES, REGISTERS = 16, 32
+CACHES = {"registers": 2048.0, "l1": 32768.0, "l2": 1048576.0, "l3": 16777216.0}
 JOBS_PER_CORE = 16
 CORES = (1, 2, 16)
 """A program is the same on every platform: how it would be dealt to so many cores is told."""
 SHARE = 4.0
 """A share of 1 is written as 4, of the order of the logarithms beside it."""
-N_LOCATIONS = 4
+N_LOCATIONS, N_FACTORED = 5, 2
+N_SPATIAL, N_REDUCED = 4, 3
+"""Axes whose tiles are told one by one, the last axis first."""
 OPERANDS = ("out", "first", "second")
 # Bands from inside out: (name, number of parts of the tile, which part).
 BANDS = (("s3", 4, 3), ("r1", 2, 1), ("s2", 4, 2), ("r0", 2, 0), ("s1", 4, 1), ("s0", 4, 0))
@@ -39,16 +43,26 @@ LEVELS = (1, 2, 3, 4, 5)
 
 NAMES: tuple[str, ...] = (
     *("tiled", "unroll", "no_unroll", "attached", "cached"),
-    *("factored", "factor_outer", "factor_inner", "factors_inner"),
+    *(
+        f"{name}_{k}"
+        for k in range(N_FACTORED)
+        for name in ("factored", "factor_outer", "factor_inner", "factors_inner")
+    ),
     *(f"{name}_{k}" for k in range(N_LOCATIONS) for name in ("inlined", "at_root", "depth")),
+    *(f"repeated_{k}" for k in range(N_LOCATIONS)),
+    "repeated",
     *(name for name, _, _ in BANDS),
+    *(f"axis{k}_{part}" for k in range(N_SPATIAL) for part in ("s0", "s1", "s2", "s3")),
+    *(f"reduced{k}_{part}" for k in range(N_REDUCED) for part in ("r0", "r1")),
     *("iterations", "reduction", "lanes", "lanes_filled", "vectors", "scalar"),
+    *("pieces", "pieces_filled"),
     *("accumulators", "spilled", "loads", "per_load", "held"),
     *("unroll_s3", "unroll_r1", "unroll_s2", "unrolled"),
     *(f"{name}_{level}" for name in OPERANDS for level in LEVELS),
     *(f"set_{level}" for level in LEVELS),
-    *(f"{name}_{what}" for name in CACHES for what in ("moved", "level")),
+    *(f"{name}_{what}" for name in CACHES for what in ("moved", "level", *OPERANDS)),
     *(f"{name}_{what}" for name in OPERANDS for what in ("run", "strided", "waste")),
+    *(f"{name}_{what}" for name in OPERANDS for what in ("pages", "clashes")),
     *(f"{name}_{cores}" for cores in CORES for name in ("chunks", "balance", "busy")),
     "chunk_work",
     *("recomputed", "located_bytes", "located_trips"),
@@ -108,16 +122,28 @@ class CpuPhysics:
         if plan.unroll is not None:
             put("unroll", _log2(values[:, plan.unroll] + 1))
             put("no_unroll", SHARE * (values[:, plan.unroll] == 0))
-        if plan.factored:
-            put("factored", SHARE)
-            put("factor_outer", _log2(values[:, plan.factored[0]]))
-            put("factor_inner", _log2(values[:, plan.factored[-1]]))
-            put("factors_inner", SHARE * plan.factors_inner)
+        for k, cut in enumerate(plan.factored[:N_FACTORED]):
+            put(f"factored_{k}", SHARE)
+            put(f"factor_outer_{k}", _log2(values[:, cut.parts[0]]))
+            put(f"factor_inner_{k}", _log2(values[:, cut.parts[-1]]))
+            put(f"factors_inner_{k}", SHARE * cut.inner)
         for k, located in enumerate(plan.locations[:N_LOCATIONS]):
             at = values[:, located.decision]
             put(f"inlined_{k}", SHARE * (at == -2))
             put(f"at_root_{k}", SHARE * (at == -1))
             put(f"depth_{k}", _log2(np.maximum(at, -1) + 2))
+        if plan.locations and not plan.tiles and self.blocks and len(values):
+            self._repeated(values, put)
+
+    def _repeated(self, values: Floats, put: Put) -> None:
+        """Work that is done again because of where it is done; tiled blocks have their own."""
+        located = self.plan.locations
+        rows = values[:, [one.decision for one in located]]
+        names = [one.block for one in located]
+        found = _log2(repeated(self.blocks, self.plan.inlined, names, rows))
+        for k in range(min(N_LOCATIONS, len(located))):
+            put(f"repeated_{k}", found[:, k])
+        put("repeated", found[:, -1])
 
 
 class _Nest:
@@ -146,6 +172,7 @@ class _Nest:
         put("tiled", SHARE)
         put("iterations", _log2(iterations))
         put("reduction", _log2(r0 * r1))
+        self._axes(put)
         lanes = self.part.get(self.plan.order[-1], np.ones(self.n))
         self._vectors(lanes, put)
         self._unrolled(s3 / lanes, r1, s2, put)
@@ -159,6 +186,17 @@ class _Nest:
     def _band(self, depth: int, part: int) -> Floats:
         mine = [p for (loop, k), p in self.part.items() if k == part and self.depth[loop] == depth]
         return np.asarray(np.prod(mine, axis=0)) if mine else np.ones(self.n)
+
+    def _axes(self, put: Put) -> None:
+        """The tiles of each axis: bands are their products, which hide who has what."""
+        for kind, depth, most, letter in (
+            ("axis", 4, N_SPATIAL, "s"),
+            ("reduced", 2, N_REDUCED, "r"),
+        ):
+            loops = sorted(loop for loop, parts in self.depth.items() if parts == depth)
+            for k, loop in enumerate(reversed(loops[-most:])):
+                for part in range(depth):
+                    put(f"{kind}{k}_{letter}{part}", _log2(self.part[loop, part]))
 
     def _lengths(self, level: int) -> Floats:
         """`[n, axes]`: iterations of each axis inside the `level` innermost bands."""
@@ -175,6 +213,9 @@ class _Nest:
         put("lanes_filled", SHARE * lanes / (vectors * LANES))
         put("vectors", _log2(vectors))
         put("scalar", SHARE * (lanes == 1))
+        pieces = _pieces(lanes)
+        put("pieces", _log2(pieces))
+        put("pieces_filled", SHARE * lanes / (pieces * LANES))
         for name, part in (("minor_s2", 2), ("minor_s1", 1)):
             put(name, _log2(self.part.get((self.minor, part), np.ones(self.n))))
         outer = self.part.get((self.minor, 0), np.ones(self.n))
@@ -232,28 +273,34 @@ class _Nest:
         sets = [np.zeros(self.n) for _ in boxes]
         for name, operand in zip(OPERANDS, operands, strict=False):
             for level, lengths in enumerate(boxes):
-                needed = _bytes(operand, box(operand, lengths))
+                needed = bytes_of(operand, box(operand, lengths))
                 sets[level] = sets[level] + needed
                 if level in LEVELS:
                     put(f"{name}_{level}", _log2(needed) - 2)
             self._shape(name, operand, boxes[3], put)
         for level in LEVELS:
             put(f"set_{level}", _log2(sets[level]) - 10)
-        trips = [total / lengths.prod(1) for lengths in boxes]
         for name, size in CACHES.items():
-            held, moved = np.zeros(self.n), sets[0] * trips[0]
-            for k in range(1, len(boxes)):
-                fits = sets[k] <= size
-                held = np.where(fits, float(k), held)
-                moved = np.where(fits, sets[k] * trips[k], moved)
-            put(f"{name}_level", held)
-            put(f"{name}_moved", _log2(moved / total) + 4)
+            fitting = [sets[k] <= size for k in range(1, len(boxes))]
+            put(f"{name}_level", np.sum(fitting, axis=0))
+        self._traffic(operands, total, put)
+
+    def _traffic(self, operands: Sequence[Operand], total: Floats, put: Put) -> None:
+        one = np.ones(self.n)
+        loops = [Loop(key[0], self.part.get(key, one)) for key in reversed(self.plan.order)]
+        moved = traffic(operands, loops, self.axes, list(CACHES.values()))
+        for cache, by_operand in zip(CACHES, moved, strict=True):
+            put(f"{cache}_moved", _log2(by_operand.sum(0) / total) + 4)
+            for name, mine in zip(OPERANDS, by_operand, strict=False):
+                put(f"{cache}_{name}", _log2(mine / total) + 4)
 
     def _shape(self, name: str, operand: Operand, lengths: Floats, put: Put) -> None:
         cells = box(operand, lengths)
         run = cells.prod(1) if operand.free else cells[:, -1]
         put(f"{name}_run", _log2(run))
-        put(f"{name}_waste", _log2(_bytes(operand, cells) / (cells.prod(1) * operand.element)))
+        put(f"{name}_waste", _log2(bytes_of(operand, cells) / (cells.prod(1) * operand.element)))
+        put(f"{name}_pages", _log2(pages(operand, cells)))
+        put(f"{name}_clashes", _log2(clashes(operand, cells)))
         put(f"{name}_strided", SHARE * self._stride(operand) / 2)
         if name == "out":
             put("store_run", _log2(box(operand, self._lengths(1))[:, -1]))
@@ -312,11 +359,7 @@ class _Nest:
             return
 
 
-def _bytes(operand: Operand, cells: Floats) -> Floats:
-    """Of whole cache lines; a layout that follows the loops wastes none."""
-    if operand.free or not operand.shape:
-        return np.asarray(cells.prod(1) * operand.element)
-    last = cells[:, -1] * operand.element
-    whole = cells[:, -1] >= operand.shape[-1]
-    lines = np.where(whole, last, np.ceil(last / LINE) * LINE)
-    return np.asarray(cells[:, :-1].prod(1) * lines)
+def _pieces(lanes: Floats) -> Floats:
+    """Vector instructions for so many lanes: full ones, then a power of two at a time."""
+    rest = (lanes % LANES).astype(np.int64)
+    return np.asarray(lanes // LANES + sum((rest >> bit) & 1 for bit in range(4)))

@@ -28,6 +28,15 @@ class Located(NamedTuple):
     """The block that moves; empty where the trace does not name it."""
 
 
+class Factored(NamedTuple):
+    """A reduction cut in two, one part of it made a loop of its own."""
+
+    parts: tuple[int, ...]
+    """Decisions, outer first."""
+    inner: bool
+    """Whether it is the inner part."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     block: str = ""
@@ -43,9 +52,9 @@ class Plan:
     """Whether outer loops are dealt to the cores of a CPU; how many there are is the platform's."""
     unroll: int | None = None
     locations: tuple[Located, ...] = ()
-    factored: tuple[int, ...] = ()
-    """Decisions of a reduction cut in two, half of it made parallel."""
-    factors_inner: bool = False
+    factored: tuple[Factored, ...] = ()
+    inlined: tuple[str, ...] = ()
+    """Blocks that the trace puts into their users."""
 
 
 def read_plan(dialect: str, body: str, slots: Slots) -> Plan:
@@ -78,6 +87,8 @@ class _Reader:
         self.sampled: dict[str, int] = {}
         self.found: dict[str, Any] = {}
         self.locations: list[Located] = []
+        self.factored: list[Factored] = []
+        self.inlined: list[str] = []
 
     def read(self, instructions: list[Any]) -> Plan:
         for k, (kind, inputs, attributes, outputs) in enumerate(instructions):
@@ -95,6 +106,8 @@ class _Reader:
             attached=order.index(attached) if attached in order else -1,
             cached=block in self.cached,
             locations=tuple(self.locations),
+            factored=tuple(self.factored),
+            inlined=tuple(self.inlined),
             **self.found,
         )
 
@@ -139,11 +152,17 @@ class _Reader:
 
     def _rfactor(self, k: int, inputs: list[Any], attributes: list[Any], out: list[str]) -> None:
         if inputs[0] in self.tile_of:
-            self.found["factored"] = self.tile_of[inputs[0]]
-            self.found["factors_inner"] = self.parts.get(inputs[0], ("", 0, 0))[2] == 1
+            inner = self.parts.get(inputs[0], ("", 0, 0))[2] == 1
+            self.factored.append(Factored(self.tile_of[inputs[0]], inner))
             for tiles in self.tiles.values():
                 tiles[:] = [tile for tile in tiles if tile.parts != self.tile_of[inputs[0]]]
             self.tiles = {name: tiles for name, tiles in self.tiles.items() if tiles}
+
+    def _computeinline(
+        self, k: int, inputs: list[Any], attributes: list[Any], out: list[str]
+    ) -> None:
+        if inputs[0] in self.names:
+            self.inlined.append(self.names[inputs[0]])
 
     def _reorder(self, k: int, inputs: list[Any], attributes: list[Any], out: list[str]) -> None:
         for loop in inputs:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,25 @@ class Forest:
                 node_NT = self.child.take(2 * node_NT + goes_right_NT)
             found[at : at + CHUNK] = self.value.take(node_NT).sum(1, dtype=np.float64)
         return found
+
+
+def mean_of(forests: Sequence[Forest]) -> Forest:
+    """One forest that says the mean of what several say."""
+    size = max(forest.parts["feature"].shape[1] for forest in forests)
+    blank = {"feature": LEAF}
+    parts = {}
+    for name in PARTS:
+        padded = [
+            np.pad(
+                forest.parts[name],
+                ((0, 0), (0, size - forest.parts[name].shape[1])),
+                constant_values=blank.get(name, 0),
+            )
+            for forest in forests
+        ]
+        parts[name] = np.concatenate(padded)
+    parts["value"] = parts["value"] / np.float32(len(forests))
+    return Forest(parts)
 
 
 def rounded_down(threshold: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:

@@ -21,6 +21,7 @@ from tensorese.models.predict import as_batch
 from tensorese.models.programs import Encoded, ProgramSet
 from tensorese.models.tlp import TLP
 from tensorese.training.groups import Groups
+from tensorese.training.together import head_groups, pull
 from tensorese.training.trainer import (
     Labels,
     TrainConfig,
@@ -62,6 +63,7 @@ class ManyTrainer:
         ]
         self.per_epoch = max(groups.per_epoch for groups in self.groups)
         self.steps = config.epochs * self.per_epoch
+        self.heads = head_groups(self.params) if config.together else []
         self.average = {k: v.detach().clone() for k, v in self.params.items()}
         graphed = self.device.type == "cuda"
         # The rate and the share of the running mean are tensors: a captured step reads them.
@@ -132,6 +134,7 @@ class ManyTrainer:
         loss_M.sum().backward()  # type: ignore[no-untyped-call]
         self._clip()
         self.optimizer.step()
+        pull(self.heads, self.rate * self.config.together)
         with torch.no_grad():
             kept = list(self.average.values())
             moved = torch._foreach_sub([p.detach() for p in self.params.values()], kept)

@@ -24,6 +24,7 @@ from tensorese.models.tlp import TLP, TLPConfig
 from tensorese.models.trunk import TrunkConfig
 from tensorese.training.groups import GroupConfig, Groups
 from tensorese.training.many import ManyTrainer
+from tensorese.training.together import start_alike
 from tensorese.training.trainer import TrainConfig, Trainer
 
 Floats = npt.NDArray[np.float32]
@@ -47,6 +48,8 @@ class SmallRecipe:
     lr: float = 1e-3
     weight_decay: float = 1e-2
     regret: float = 10.0
+    together: float = 0.0
+    """Pull of the heads to their mean; they start alike then. See `together`."""
 
     def config(self, spec: MatrixSpec) -> TLPConfig:
         trunk = TrunkConfig(
@@ -65,6 +68,7 @@ class SmallRecipe:
             lr=self.lr,
             weight_decay=self.weight_decay,
             regret_weight=self.regret,
+            together=self.together,
             seed=seed,
             bf16=False,
         )
@@ -146,7 +150,8 @@ def train_small(
 def build_small(given: SmallSet, recipe: SmallRecipe, platforms: tuple[str, ...], seed: int) -> TLP:
     torch.manual_seed(seed)
     kind = TLP if len(platforms) == 1 else MTLTLP
-    return kind(recipe.config(given.spec), platforms)
+    model = kind(recipe.config(given.spec), platforms)
+    return start_alike(model) if recipe.together else model
 
 
 def _train_one(given: SmallSet, run: Run, recipe: SmallRecipe, device: str) -> TLP:

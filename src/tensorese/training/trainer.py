@@ -24,6 +24,7 @@ from tensorese.models.tlp import TLP
 from tensorese.training import losses
 from tensorese.training.checkpoint import load_checkpoint, save_checkpoint
 from tensorese.training.groups import GroupConfig, Groups
+from tensorese.training.together import head_groups, pull
 
 Progress = Callable[[dict[str, Any]], None]
 
@@ -47,6 +48,8 @@ class TrainConfig:
     """Weight of the class "fails"; 0 trains on valid programs only."""
     lr: float = 1e-3
     weight_decay: float = 1e-2
+    together: float = 0.0
+    """How strongly the heads are pulled to their mean, in learning rates a step."""
     clip: float = 1.0
     warmup: float = 0.05
     """Share of the steps with a rising learning rate; a cosine follows."""
@@ -170,6 +173,7 @@ class Trainer:
             weight_decay=config.weight_decay,
             fused=self.device.type == "cuda",
         )
+        self.heads = head_groups(dict(self.model.named_parameters())) if config.together else []
         self.average = {k: v.detach().clone() for k, v in self.model.named_parameters()}
         self.history: list[dict[str, Any]] = []
         self.best: tuple[float, int, dict[str, Tensor]] | None = None
@@ -186,13 +190,15 @@ class Trainer:
         return total_loss(outputs, self.labels.pick(flat, index_GN.shape), present, self.config)
 
     def _advance(self, index_GN: Tensor) -> Tensor:
+        rate = learning_rate(self.config, self.step, self.steps)
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.config, self.step, self.steps)
+            group["lr"] = rate
         loss = self.loss(index_GN)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
         self.optimizer.step()
+        pull(self.heads, rate * self.config.together)
         self.step += 1
         if self.config.average:
             # Early on a long memory would hold the random start.
