@@ -398,6 +398,7 @@ def main() -> None:
     parser.add_argument("--choose-secs", type=float, default=50.0, help="For each store.")
     parser.add_argument("--skip-few", action="store_true", help="No models of few labels.")
     parser.add_argument("--only-few", action="store_true", help="Nothing else, with --recipe.")
+    parser.add_argument("--only-trees", action="store_true", help="LightGBM and XGBoost alone.")
     parser.add_argument("--recipe", default="", help="This one, without choosing.")
     parser.add_argument("--together", type=float, help="Pull of the heads; chosen if not given.")
     parser.add_argument("--loose", action="store_true", help="Keep the folders beside the tar.")
@@ -413,8 +414,8 @@ def main() -> None:
     for name in args.stores.split(","):
         ship = Ship(args, name)
         ship.say(f"{len(ship.programs):,} programs, {ship.given.features.shape[1]} features")
-        if args.only_few:
-            ship.few(args.recipe, recipes[args.recipe])
+        if args.only_few or args.only_trees:
+            trees(ship) if args.only_trees else ship.few(args.recipe, recipes[args.recipe])
             rows += ship.rows
             _write(args.out, rows)
             continue
@@ -432,7 +433,7 @@ def main() -> None:
             trees(ship)
         rows += ship.rows
         _write(args.out, rows)
-    if not args.loose and not args.only_few:
+    if (args.out / "models").exists() and not args.loose:
         shutil.rmtree(args.out / "models")  # they are in the tar
 
 
