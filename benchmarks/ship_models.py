@@ -35,12 +35,13 @@ from tensorese.evaluation.splits import check_disjoint
 from tensorese.evaluation.trees import TREES, fit_tree, installed_trees, score_tree
 from tensorese.models.disk import Card
 from tensorese.models.folder import save_model
-from tensorese.models.forest import Forest, add_trees, from_lightgbm, mean_of
+from tensorese.models.forest import Forest, add_trees
 from tensorese.models.programs import ProgramSet, read_programs
 from tensorese.models.small import SmallModel
 from tensorese.models.tlp import TLP
 from tensorese.models.tree_votes import TreeVotes
 from tensorese.records.store import Store
+from tensorese.training.grow import grow_forest
 from tensorese.training.many import keep_labels
 from tensorese.training.small import (
     Run,
@@ -271,19 +272,14 @@ class Ship:
         key = (trees, platform, seed, whole)
         if key not in self.forests:
             setting, rounds, both = GROWN[trees]
-            grown = [
-                fit_tree(
-                    "lightgbm",
-                    {**setting, "min_data_in_leaf": 20, "seed": seed},
-                    self.given.features,
-                    only(self.programs, platform),
-                    self.all if whole else self.train,
-                    rounds,
-                    octaves=octaves,
-                )
-                for octaves in ((False, True) if both else (False,))
-            ]
-            self.forests[key] = mean_of([from_lightgbm(tree) for tree in grown])
+            self.forests[key] = grow_forest(
+                self.given.features,
+                only(self.programs, platform),
+                self.all if whole else self.train,
+                rounds,
+                {**setting, "min_data_in_leaf": 20, "seed": seed},
+                both=both,
+            )
         return self.forests[key]
 
     def few(self, chosen: str, recipe: SmallRecipe) -> None:

@@ -163,7 +163,7 @@ def grow(given: SmallSet, platform: str, tasks: Sequence[int]) -> Forest | None:
     if not can_grow():
         return None
     labels, few = only(given.programs, platform), {"min_data_in_leaf": LEAST_LEAF}
-    return grow_on(given.features, labels, tasks, TREES, few).get(platform)
+    return grow_on(given.features, labels, tasks, TREES, few, both=True).get(platform)
 
 
 def labelled(programs: ProgramSet, platform: str) -> list[int]:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorese.evaluation.trees import Setting, fit_tree
-from tensorese.models.forest import Forest, from_lightgbm
+from tensorese.models.forest import Forest, from_lightgbm, mean_of
 from tensorese.models.programs import Encoded, ProgramSet
 from tensorese.training.small import only
 
@@ -48,12 +48,34 @@ def grow_on(
     tasks: Sequence[int],
     rounds: int,
     more: Setting,
+    *,
+    both: bool = False,
 ) -> dict[str, Forest]:
     """By platform; none for a platform without a valid program in these tasks."""
     found = {}
     for platform in programs.platforms:
         mine = only(programs, platform)
         if set(mine.task[mine.valid(0)].tolist()) & set(tasks):
-            tree = fit_tree("lightgbm", {**SETTING, **more}, features, mine, tasks, rounds)
-            found[platform] = from_lightgbm(tree)
+            setting = {**SETTING, **more}
+            found[platform] = grow_forest(features, mine, tasks, rounds, setting, both=both)
     return found
+
+
+def grow_forest(
+    features: npt.NDArray[np.float32],
+    programs: ProgramSet,
+    tasks: Sequence[int],
+    rounds: int,
+    setting: Setting,
+    *,
+    both: bool = False,
+) -> Forest:
+    """Of the first platform's speeds; with `both` as many trees again of their logarithm.
+
+    Those of speed tell the best apart, those of its logarithm the bad from the worse.
+    """
+    grown = [
+        fit_tree("lightgbm", setting, features, programs, tasks, rounds, octaves=octaves)
+        for octaves in ((False, True) if both else (False,))
+    ]
+    return mean_of([from_lightgbm(tree) for tree in grown])
