@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from tensorese.language.accesses import Block, Operand, box, coefficient, iterators
 from tensorese.language.cpu_traffic import Loop, bytes_of, clashes, pages, traffic
-from tensorese.language.locations import repeated
 from tensorese.language.plan import Plan
+from tensorese.language.repeated import repeated
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Put: TypeAlias = Callable[[str, Any], None]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensorese.language.accesses import Block, Operand
-from tensorese.language.locations import INLINE, ROOT, repeated
+from tensorese.language.repeated import INLINE, ROOT, repeated
 
 pytestmark = pytest.mark.null
 
