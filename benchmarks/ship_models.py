@@ -108,7 +108,9 @@ class Ship:
         """By name: each platform alone, and all of them together."""
         found = [(name, only(self.programs, name)) for name in self.programs.platforms]
         shared = GROUPS[self.name]
-        return [*found, (shared, self.programs)] if shared else found
+        found = [*found, (shared, self.programs)] if shared else found
+        wanted = self.args.labels.split(",") if self.args.labels else [name for name, _ in found]
+        return [(name, labels) for name, labels in found if name in wanted]
 
     def choose(self, recipes: dict[str, SmallRecipe]) -> str:
         seeds = range(1 if self.args.quick else 2)
@@ -398,11 +400,15 @@ def main() -> None:
     parser.add_argument("--recipe", default="", help="This one, without choosing.")
     parser.add_argument("--together", type=float, help="Pull of the heads; chosen if not given.")
     parser.add_argument("--loose", action="store_true", help="Keep the folders beside the tar.")
+    parser.add_argument("--labels", default="", help="Only these models of a store, by name.")
+    parser.add_argument(
+        "--settled", default="", help='Trees and votes, with --recipe: "150 trees,8"'
+    )
     parser.add_argument("--quick", action="store_true", help="One short recipe, to try things.")
     parser.add_argument("--trees", action="store_true", help="LightGBM and XGBoost as well.")
     args = parser.parse_args()
-    if args.only_few and args.recipe not in RECIPES:
-        parser.error(f"--only-few needs --recipe, one of {', '.join(RECIPES)}")
+    if (args.only_few or args.settled) and args.recipe not in RECIPES:
+        parser.error(f"--only-few and --settled need --recipe, one of {', '.join(RECIPES)}")
     args.started = time.monotonic()
     recipes = QUICK if args.quick else RECIPES
     recipes = {args.recipe: recipes[args.recipe]} if args.recipe else recipes
@@ -415,12 +421,17 @@ def main() -> None:
             rows += ship.rows
             _write(args.out, rows)
             continue
-        chosen = ship.choose(recipes)
-        ship.say(f"chosen: {chosen}")
-        if "lightgbm" in installed_trees():
-            ship.choose_votes(chosen)
-        if args.together is None:
-            ship.choose_together(recipes[chosen])
+        chosen = args.recipe
+        if args.settled:
+            ship.trees, votes = args.settled.rsplit(",", 1)
+            ship.votes = int(votes)
+        else:
+            chosen = ship.choose(recipes)
+            ship.say(f"chosen: {chosen}")
+            if "lightgbm" in installed_trees():
+                ship.choose_votes(chosen)
+            if args.together is None:
+                ship.choose_together(recipes[chosen])
         ship.final(chosen, recipes[chosen])
         _write(args.out, [*rows, *ship.rows])
         if not args.skip_few:
