@@ -20,6 +20,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ from tensorese.training.small import (
 )
 
 Scores = npt.NDArray[np.float64]
-GROUPS = {"cpu": "mtl-cpu", "h200": ""}
+GROUPS = {"cpu": "mtl-cpu", "h200": "mtl-gpu"}
 """Stores of data/, and the name of the model over all of a store's platforms."""
 VALIDATION = 6
 FEW_LABELS = 1000
@@ -86,10 +87,14 @@ QUICK = {"4 networks, few steps": SmallRecipe(steps=400)}
 class Ship:
     def __init__(self, args: argparse.Namespace, name: str) -> None:
         self.args, self.name, self.began = args, name, time.monotonic()
-        with Store.open(ROOT / args.data / name) as store:
-            self.programs = read_programs([store], split="train")
+        with Store.open(ROOT / args.data / name) as store, ExitStack() as stack:
+            own = read_programs([store], split="train")
+            others = [stack.enter_context(Store.open(p)) for p in args.beside if name == "h200"]
+            self.programs = read_programs([store, *others], split="train") if others else own
             self.test = read_programs([store], split="test")
-            self.targets = _targets(store)
+            self.targets = {k: v for one in [*others, store] for k, v in _targets(one).items()}
+        self.own = own.platforms
+        """Those that models are made for and judged on; others lend their labels."""
         check_disjoint(self.programs.tasks, self.test.tasks, self.programs.workloads)
         self.given, self.test_set = small_set(self.programs), small_set(self.test)
         self.rows: list[dict[str, Any]] = []
@@ -98,7 +103,7 @@ class Ship:
         """Recipe to its models of the training side: label, seed, model."""
         self.trees, self.votes = next(iter(GROWN)), 0
         self.together = args.together or 0.0
-        self.train, self.validation = sides(self.programs)
+        self.train, self.validation = sides(self.programs, own.tasks)
         self.all = tuple(range(len(self.programs.tasks)))
 
     def say(self, text: str) -> None:
@@ -106,11 +111,14 @@ class Ship:
 
     def labels(self) -> list[tuple[str, ProgramSet]]:
         """By name: each platform alone, and all of them together."""
-        found = [(name, only(self.programs, name)) for name in self.programs.platforms]
-        shared = GROUPS[self.name]
-        found = [*found, (shared, self.programs)] if shared else found
+        found = [(name, only(self.programs, name)) for name in self.own]
+        if len(self.programs.platforms) > 1:
+            found.append((GROUPS[self.name], self.programs))
         wanted = self.args.labels.split(",") if self.args.labels else [name for name, _ in found]
         return [(name, labels) for name, labels in found if name in wanted]
+
+    def judged(self, model: TLP | SmallModel) -> list[str]:
+        return [name for name in model.platforms if name in self.own]
 
     def choose(self, recipes: dict[str, SmallRecipe]) -> str:
         seeds = range(1 if self.args.quick else 2)
@@ -128,7 +136,7 @@ class Ship:
                 for label, run, model in zip(names, runs, models, strict=True)
             ]
             for label, run, model in zip(names, runs, models, strict=True):
-                for platform in model.platforms:
+                for platform in self.judged(model):
                     marks.setdefault(name, []).append(
                         self._judge("validation", name, label, run.seed, model, platform)
                     )
@@ -144,7 +152,7 @@ class Ship:
         whole = [(label, labels) for label, labels in self.labels() if label == GROUPS[self.name]]
         few = [
             (platform, keep_labels(self.programs, platform, self.train, FEW_LABELS, seed=0))
-            for platform in self.programs.platforms
+            for platform in self.own
         ]
         for strength in TOGETHER if whole else ():
             runs = [Run(programs=labels, tasks=self.train) for _, labels in [*whole, *few]]
@@ -153,7 +161,7 @@ class Ship:
             name = f"heads together {strength:g}"
             found = [
                 self._judge("validation", name, whole[0][0], 0, models[0], platform)
-                for platform in self.programs.platforms
+                for platform in self.own
             ]
             found += [
                 self._judge("validation", name, f"{FEW_LABELS} and others", 0, model, platform)
@@ -213,7 +221,8 @@ class Ship:
             judged = np.isin(given.programs.task, self.validation)
         recipe, label = f"networks and {trees}, {model.votes} votes", f"{label} with trees"
         found = []
-        for head, platform in enumerate(model.platforms):
+        for platform in self.judged(model):
+            head = model.head_index(platform)
             scores = np.zeros(len(judged))
             scores[judged] = model.score(given.features[judged], head)
             found.append(self._row(part, recipe, label, seed, platform, scores))
@@ -256,13 +265,13 @@ class Ship:
         runs = [Run(programs=labels, tasks=self.all, seed=seed) for _, labels, seed in named]
         models = self.train_all(runs, recipe)
         for (label, labels, seed), model in zip(named, models, strict=True):
-            for platform in model.platforms:
+            for platform in self.judged(model):
                 self._judge("test", chosen, label, seed, model, platform)
             if self.votes:
                 forests = {p: self._forest(self.trees, p, seed) for p in model.platforms}
                 model.trees = TreeVotes(forests, self.votes)
                 both = f"networks and {self.trees}, {self.votes} votes"
-                for platform in model.platforms:
+                for platform in self.judged(model):
                     self._judge("test", both, f"{label} with trees", seed, model, platform)
             if seed == 0:
                 folder = self.args.out / "models" / label
@@ -287,7 +296,7 @@ class Ship:
     def few(self, chosen: str, recipe: SmallRecipe) -> None:
         """The model over all platforms with a thousand labels of one, and that one alone."""
         named, runs = [], []
-        for platform in self.programs.platforms if GROUPS[self.name] else ():
+        for platform in self.own if len(self.programs.platforms) > 1 else ():
             for seed in range(self.args.seeds):
                 cut = keep_labels(self.programs, platform, self.all, FEW_LABELS, seed=seed)
                 named += [(f"{FEW_LABELS} and others", platform, seed)]
@@ -328,13 +337,14 @@ class Ship:
         save_model(folder, model.cpu(), card, half=True)
 
 
-def sides(programs: ProgramSet) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Training and validation tasks, dealt by operator."""
+def sides(programs: ProgramSet, own: Sequence[str]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Training and validation tasks: the store's own, dealt by operator; others' only train."""
     order = sorted(
         range(len(programs.tasks)),
         key=lambda k: (programs.workloads[programs.tasks[k]].operator, programs.tasks[k]),
     )
-    validation = order[VALIDATION // 2 :: VALIDATION]
+    dealt = [k for k in order if programs.tasks[k] in set(own)]
+    validation = dealt[VALIDATION // 2 :: VALIDATION]
     return tuple(k for k in order if k not in set(validation)), tuple(validation)
 
 
@@ -347,7 +357,7 @@ def trees(ship: Ship) -> None:
     """LightGBM and XGBoost on the same inputs, where installed: three settings each, chosen on
     the same validation tasks."""
     for kind in installed_trees():
-        for platform in ship.programs.platforms:
+        for platform in ship.own:
             labels = only(ship.programs, platform)
             found = []
             for setting in TREES[kind]:
@@ -400,6 +410,7 @@ def main() -> None:
     parser.add_argument("--recipe", default="", help="This one, without choosing.")
     parser.add_argument("--together", type=float, help="Pull of the heads; chosen if not given.")
     parser.add_argument("--loose", action="store_true", help="Keep the folders beside the tar.")
+    parser.add_argument("--beside", nargs="*", type=Path, default=[], help="Stores for mtl-gpu.")
     parser.add_argument("--labels", default="", help="Only these models of a store, by name.")
     parser.add_argument(
         "--settled", default="", help='Trees and votes, with --recipe: "150 trees,8"'
