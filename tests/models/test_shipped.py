@@ -25,8 +25,9 @@ every = pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 
 def test_which_there_are() -> None:
     heads = {kept.head for kept in kept_models([SHIPPED])}
-    assert heads == {"emeraldrapids-1c", "emeraldrapids-2c", "emeraldrapids-16c", "h200"}
-    assert any(kept.heads == 3 for kept in kept_models([SHIPPED]))
+    cpus = {"emeraldrapids-1c", "emeraldrapids-2c", "emeraldrapids-16c", "znver4-2c"}
+    assert heads == {*cpus, "h200"}
+    assert any(kept.heads == 4 for kept in kept_models([SHIPPED]))
 
 
 def test_together_they_are_small() -> None:
@@ -74,7 +75,8 @@ def test_a_wheel_has_them() -> None:
     [
         ("emeraldrapids-2c", {}, "emeraldrapids-2c"),
         ("emeraldrapids-4c", {}, "mtl-cpu"),
-        ("znver4-2c", {}, "mtl-cpu"),
+        ("znver4-2c", {}, "znver4-2c"),
+        ("znver5-8c", {}, "mtl-cpu"),
         ("cuda-sm_90", {"kind": "cuda", "arch": "sm_90"}, "h200"),
     ],
 )
@@ -84,3 +86,16 @@ def test_what_auto_takes(name: str, target: dict[str, str], folder: str) -> None
     assert choice is not None and choice.folder.name == folder
     ranker, said = ranker_named("auto", platform, [SHIPPED])
     assert isinstance(ranker, AutoRanker) and folder in said
+
+
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("znver5-16c", "znver4-2c"),  # the same line before the same number of cores
+        ("skylake-avx512-16c", "emeraldrapids-16c"),
+        ("emeraldrapids-8c", "emeraldrapids-16c"),
+    ],
+)
+def test_which_head_is_nearest(name: str, head: str) -> None:
+    choice = choose(Platform(name=name, target="{}"), [SHIPPED])
+    assert choice is not None and choice.head == head

@@ -99,10 +99,17 @@ def distance(wanted: dict[str, Any], known: dict[str, Any]) -> float:
         return math.inf
     if wanted["kind"] == "llvm":
         cores = [max(1, int(target.get("num-cores", 1))) for target in (wanted, known)]
-        other = wanted.get("mcpu") != known.get("mcpu")
-        return abs(math.log2(cores[0] / cores[1])) + _FAR * other
+        makes = [str(target.get("mcpu", "")) for target in (wanted, known)]
+        return abs(math.log2(cores[0] / cores[1])) + _FAR * _unlike(*makes)
     steps = [_number(str(target.get("arch", ""))) for target in (wanted, known)]
     return abs(steps[0] - steps[1])
+
+
+def _unlike(one: str, other: str) -> float:
+    """0 for the same CPU, half for another of its line (znver3, znver4), 1 for any other."""
+    if one == other:
+        return 0.0
+    return 0.5 if one.rstrip("0123456789") == other.rstrip("0123456789") else 1.0
 
 
 def _number(arch: str) -> float:
