@@ -70,6 +70,16 @@ def test_blocks_that_the_trace_inlines_pass_their_loops_on() -> None:
     assert found[:, 0].tolist() == [1, 64, 1]
 
 
+def test_a_scalar_is_computed_for_each_of_its_users() -> None:
+    scalar = Operand(7, (), (), 4, False)
+    blocks = (
+        Block("total", (COLUMNS,), (True,), (Operand(0, (COLUMNS,), (ROW,), 4, False),), (scalar,)),
+        Block("scale", EXTENTS, PLAIN, (X, scalar), (Y,)),
+    )
+    found = repeated(blocks, (), ("total",), np.array([[-1.0], [0.0], [1.0]]))
+    assert found[:, 0].tolist() == [1, ROWS, ROWS * COLUMNS]
+
+
 def test_what_the_module_does_not_name_is_left_out() -> None:
     rows = np.array([[3.0, 1.0]])
     assert repeated(SOFTMAX, (), ("", "sum"), rows)[0, :2].tolist() == [1, 64]

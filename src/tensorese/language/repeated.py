@@ -62,7 +62,7 @@ def _by_iterator(block: Block, read: Operand, lengths: list[float]) -> list[floa
     cells = box(read, np.array([lengths]))[0]
     found = {
         index[1]: float(cell)
-        for index, cell in zip(block.writes[0].indices, cells, strict=True)
+        for index, cell in zip(block.writes[0].indices, cells, strict=False)  # a scalar has none
         if index[0] == "i"
     }
     return [
