@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
+from tensorese.measure.peak import believed
 from tensorese.search.events import BatchDone, Callback, Ended, NewBest, Started, TaskLine
 
 if TYPE_CHECKING:
@@ -140,11 +141,12 @@ class LineView(View):
         )
 
     def on_end(self, event: Ended) -> None:
+        peak = believed(self.peak, (task.gflops or 0.0 for task in event.tasks))
         for task in event.tasks:
             latency = f"{task.latency * 1e3:.4f} ms" if task.latency else "untuned"
             rate = f", {task.gflops:.1f} GFLOPS" if task.gflops else ""
-            if task.gflops and self.peak:
-                rate += f" ({100 * task.gflops / self.peak:.0f} % of peak)"
+            if task.gflops and peak:
+                rate += f" ({100 * task.gflops / peak:.0f} % of peak)"
             note = f" ({task.note})" if task.note else ""
             self.on_note(f"{task.name} x{task.weight}: {latency}{rate}, {task.trials} trials{note}")
 
@@ -186,7 +188,9 @@ class TableView(LineView):
         self.console.print(text, highlight=False)
 
     def _draw(self) -> None:
-        table = task_table(list(self.tasks.values()), self.status, self.peak)
+        tasks = list(self.tasks.values())
+        peak = believed(self.peak, (task.gflops or 0.0 for task in tasks))
+        table = task_table(tasks, self.status, peak)
         self.live.update(table, refresh=True)
 
 

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def peak_gflops(seconds: float = 0.5, rounds: int = 3) -> float:
 def known_peak() -> float | None:
     """The peak of this machine's cores, measured once and remembered; None where it cannot be.
 
-    A busy moment shows too little; remove the file to have it measured again.
+    A busy moment shows too little, so that many are looked at; see `believed`.
     """
     cores = len(os.sched_getaffinity(0))
     name = next(
@@ -67,12 +68,17 @@ def known_peak() -> float | None:
         known = {}
     if key not in known:
         try:
-            known[key] = peak_gflops(seconds=0.1)
+            known[key] = peak_gflops(seconds=0.1, rounds=10)
             cache.mkdir(parents=True, exist_ok=True)
             (cache / "peak.json").write_text(json.dumps(known))
         except (OSError, subprocess.CalledProcessError):
             return known.get(key)  # no compiler, or nowhere to remember it
     return known[key]
+
+
+def believed(peak: float | None, rates: Iterable[float]) -> float | None:
+    """The peak, unless a program was faster: then it was measured at a busy moment."""
+    return peak if peak and peak >= max(rates, default=0.0) else None
 
 
 def _steps_for(spin: Any, seconds: float) -> int:

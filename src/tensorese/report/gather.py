@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tensorese.errors import StoreError, TensoreseError
+from tensorese.measure.peak import believed
 from tensorese.records.store import Store
 
 Point = tuple[float, float]
@@ -62,7 +63,9 @@ class Report:
 
     @property
     def peak(self) -> float:
-        return _number(self.head.get("peak_gflops"))
+        """NaN where none was measured, or one too low to be true."""
+        rates = (task.gflops for task in self.tasks if math.isfinite(task.gflops))
+        return _number(believed(self.head.get("peak_gflops"), rates))
 
     @property
     def sum_of_tasks(self) -> float:
