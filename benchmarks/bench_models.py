@@ -78,8 +78,8 @@ def table(rows: Rows, tops: dict[str, dict[str, float]]) -> list[str]:
         if platform in tops:
             top = tops[platform]
             lines.append(
-                f"| | oracle of {top['tasks']:.0f} tasks measured twice | {top['top1']:.3f} "
-                f"| {top['top5']:.3f} | | |"
+                f"| | oracle: {top['tasks']:.0f} tasks of {top['programs']:.0f} programs measured "
+                f"twice | {top['top1']:.3f} | {top['top5']:.3f} | | |"
             )
     return lines
 

@@ -105,6 +105,12 @@ def test_a_run_is_resumed_and_measured_again(tasks: Path, tmp_path: Path) -> Non
     with Store.open(tmp_path / "noise") as store:
         twice = {row["program_id"] for row in store.table(["program_id"]).to_pylist()}
     assert twice <= {row["program_id"] for row in rows}
+    whole = ("--split", "test", "--again", "6", "--group", "6")
+    again = collect(*common, "--programs", out, *whole, "--out", tmp_path / "whole")
+    assert json.loads(again.stdout)["measured"] == 6, again.stderr
+    with Store.open(tmp_path / "whole") as store:
+        twice = {row["program_id"] for row in store.table(["program_id"]).to_pylist()}
+    assert twice == {row["program_id"] for row in rows if row["split"] == "test"}
 
 
 def test_ctrl_c_keeps_what_was_measured(tasks: Path, tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from measurements_support import MeasurementMaker
 from tensorese.collect.noise import (
+    ENOUGH,
+    WHOLE,
     compare_stores,
     difference,
     differences_by_host,
@@ -40,6 +42,21 @@ def test_small_groups_say_nothing() -> None:
     assert oracle_ceiling({"a": 1.0}, {"a": 1.0}, {"a": "t"})["tasks"] == 0
 
 
+def test_whole_tasks_count_alone_where_there_are_enough() -> None:
+    label, again, task_of = {}, {}, {}
+    for task in range(ENOUGH + 5):
+        size = WHOLE if task < ENOUGH else 8
+        for i in range(size):
+            key = f"{task} {i}"
+            label[key], task_of[key] = 1.0 + i, str(task)
+            again[key] = float(size - i) if task >= ENOUGH else 1.0 + i
+    found = oracle_ceiling(label, again, task_of)
+    assert found == {"tasks": ENOUGH, "programs": WHOLE, "top1": 1.0, "top5": 1.0}
+    few = {key: task for key, task in task_of.items() if task != "0"}
+    fewer = oracle_ceiling({key: label[key] for key in few}, again, few)
+    assert fewer["tasks"] == ENOUGH + 4 and fewer["top1"] < 1.0
+
+
 def test_two_stores_are_compared_on_valid_programs(
     tmp_path: Path, make_measurement: MeasurementMaker
 ) -> None:
@@ -54,7 +71,7 @@ def test_two_stores_are_compared_on_valid_programs(
         found = compare_stores(a, b, "cpu")
     assert found["n"] == 8
     assert found["median"] == 0.5 and found["bias"] == -0.5
-    assert found["oracle"] == {"tasks": 1.0, "top1": 1.0, "top5": 1.0}
+    assert found["oracle"] == {"tasks": 1.0, "programs": 8.0, "top1": 1.0, "top5": 1.0}
 
 
 def test_every_host_has_its_own_differences(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--beside", is_flag=True, help="Build on other cores while programs are timed.")
 @click.option("--calibrate", is_flag=True, help="Choose lanes by trial: p90 noise under 5 %.")
 @click.option("--again", default=0, help="Re-measure so many of --programs, alone, instead.")
+@click.option("--group", default=16, type=click.IntRange(1), help="Programs a task with --again.")
 @click.option("--verify", default="best", show_default=True, help="best, all or none.")
 @click.option(
     "--rpc-tracker", "--rpc", default="", help="HOST:PORT of a TVM tracker: measure there."
@@ -119,7 +121,7 @@ def _collect(
         tasks = sorted(tasks, key=lambda task: task.workload.id)[: options["most_tasks"]]
     with Store.open(options["out"], create=True):
         pass  # a place that cannot be written is refused before an hour of measuring
-    session, given = _given(session, options)
+    session, given = _given(session, options, tasks)
     if options["calibrate"]:
         from tensorese.collect.calibrate import calibrate
 
@@ -157,7 +159,9 @@ def _session(target: str, options: dict[str, Any]) -> Session:
     )
 
 
-def _given(session: Session, options: dict[str, Any]) -> tuple[Session, list[GivenProgram]]:
+def _given(
+    session: Session, options: dict[str, Any], tasks: Sequence[ListedTask]
+) -> tuple[Session, list[GivenProgram]]:
     from tensorese.collect import session as sessions
     from tensorese.records.store import Store
 
@@ -165,7 +169,8 @@ def _given(session: Session, options: dict[str, Any]) -> tuple[Session, list[Giv
         return session, []
     with Store.open(options["programs"]) as programs:
         if options["again"]:
-            return sessions.again(session, programs, options["again"])
+            mine = {task.workload.id for task in tasks}
+            return sessions.again(session, programs, options["again"], options["group"], mine)
         return session, sessions.programs_of(programs)
 
 

@@ -89,15 +89,15 @@ def _noise(noise: Mapping[str, Mapping[str, Any]]) -> str:
     if not noise:
         return "Not re-measured yet."
     lines = [
-        "| platform | measured again | median | p90 | bias | oracle top-1 | top-5 (tasks) |",
-        "|---|---:|---:|---:|---:|---:|---:|",
+        "| platform | measured again | median | p90 | bias | oracle top-1 | top-5 | of |",
+        "|---|---:|---:|---:|---:|---:|---:|---|",
     ]
     for name, one in noise.items():
         oracle = one["oracle"]
         lines.append(
             f"| `{name}` | {one['n']} | {100 * one['median']:.1f}% | {100 * one['p90']:.1f}% | "
             f"{100 * one['bias']:+.1f}% | {oracle['top1']:.3f} | {oracle['top5']:.3f} "
-            f"({oracle['tasks']:.0f}) |"
+            f"| {oracle['tasks']:.0f} tasks of {oracle['programs']:.0f} programs |"
         )
     lines.append(
         "\nRelative difference of the stored time from a second one, taken alone in a fresh process"

@@ -14,6 +14,8 @@ from tensorese.records.store import Store
 
 P90_LIMIT = 0.05
 """Side by side is allowed where the p90 difference from an isolated run is below this."""
+WHOLE, ENOUGH = 40, 10
+"""Programs of a task measured twice as a whole, and how many such tasks make a ceiling."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,14 +82,21 @@ def oracle_ceiling(
 ) -> dict[str, float]:
     """Top-k of a ranker that knows the second measurement, judged by the first.
 
-    No model can be expected to do better: what it misses is noise. Tasks with fewer than
-    `least` programs measured twice say nothing.
+    No model can be expected to do better: what it misses is noise. The more programs a task has,
+    the more of them look best by luck: where `ENOUGH` tasks were measured twice as a whole, they
+    alone count, else all with at least `least` programs.
     """
     groups: dict[str, list[str]] = {}
     for key in label.keys() & again.keys():
         groups.setdefault(task_of[key], []).append(key)
-    kept = [keys for keys in groups.values() if len(keys) >= least]
-    result: dict[str, float] = {"tasks": float(len(kept))}
+    kept = [keys for keys in groups.values() if len(keys) >= WHOLE]
+    if len(kept) < ENOUGH:
+        kept = [keys for keys in groups.values() if len(keys) >= least]
+    sizes = [len(keys) for keys in kept]
+    result: dict[str, float] = {
+        "tasks": float(len(kept)),
+        "programs": round(statistics.mean(sizes), 1) if sizes else 0.0,
+    }
     for k in ks:
         ratios = []
         for keys in kept:

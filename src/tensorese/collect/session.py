@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -19,7 +19,8 @@ from tensorese.records.store import Store
 from tensorese.targets import usable_cores
 
 OnResult: TypeAlias = Callable[[Tally], None]
-GROUP = 16  # programs of one task that are re-measured together
+GROUP = 16
+"""Programs of one task that are re-measured together, unless said otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,20 +192,28 @@ def add_given(progress: Iterable[TaskProgress], programs: Iterable[GivenProgram]
     return added
 
 
-def again(session: Session, source: Store, n: int) -> tuple[Session, list[GivenProgram]]:
-    """A session that times `n` valid programs of a store once more, alone; they are `GROUP` each
-    of tasks taken evenly from the store's, so that a ranking by the second time can be judged.
+def again(
+    session: Session,
+    source: Store,
+    n: int,
+    group: int = GROUP,
+    tasks: Container[str] | None = None,
+) -> tuple[Session, list[GivenProgram]]:
+    """A session that times `n` valid programs of a store once more, alone; they are `group` each
+    of tasks taken evenly from the store's (those in `tasks`, if given), so that a ranking by the
+    second time can be judged: the more programs, the more of them look best by luck.
     """
     columns = ["program_id", "workload_id", "sketch_id", "decisions", "origin"]
     table = source.table(columns, platform=session.platform.name, status=Status.OK)
     by_task: dict[str, dict[str, GivenProgram]] = {}
     for row in table.to_pylist():
-        by_task.setdefault(row["workload_id"], {})[row["program_id"]] = given_of(row)
+        if tasks is None or row["workload_id"] in tasks:
+            by_task.setdefault(row["workload_id"], {})[row["program_id"]] = given_of(row)
     groups = [list(programs.values()) for _, programs in sorted(by_task.items())]
-    wanted = max(1, n // GROUP)
-    full = [group for group in groups if len(group) >= GROUP] or groups
+    wanted = max(1, n // group)
+    full = [one for one in groups if len(one) >= group] or groups
     chosen = [full[i * len(full) // wanted] for i in range(min(wanted, len(full)))]
-    rows = [row for group in chosen for row in group[:: max(1, len(group) // GROUP)][:GROUP]]
+    rows = [row for one in chosen for row in one[:: max(1, len(one) // group)][:group]]
     config = replace(session.config, only_given=True)
     return replace(session, config=config, layout=ISOLATED), rows
 

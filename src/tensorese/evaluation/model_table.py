@@ -96,7 +96,7 @@ class Bench:
         found = oracle_ceiling(label, second, tasks_of_programs(self.store, platform))
         if not found["tasks"]:
             return None
-        note = "measured again; of the tasks that were"
+        note = f"measured again; of the tasks that were, {found['programs']:.0f} programs each"
         figures = {key: found[key] for key in ("top1", "top5", "tasks")}
         return Row(platform=platform, system="oracle", note=note, figures=figures)
 
