@@ -34,6 +34,7 @@ from tensorese.evaluation.metrics import TaskResult, summary
 from tensorese.evaluation.ranked import judge_scores
 from tensorese.evaluation.splits import check_disjoint
 from tensorese.evaluation.trees import TREES, fit_tree, installed_trees, score_tree
+from tensorese.models.catalog import marked
 from tensorese.models.disk import Card
 from tensorese.models.folder import save_model
 from tensorese.models.forest import Forest, add_trees
@@ -42,7 +43,7 @@ from tensorese.models.small import SmallModel
 from tensorese.models.tlp import TLP
 from tensorese.models.tree_votes import TreeVotes
 from tensorese.records.store import Store
-from tensorese.training.grow import grow_forest
+from tensorese.training.grow import grow_forest, grow_shared
 from tensorese.training.many import keep_labels
 from tensorese.training.small import (
     Run,
@@ -98,7 +99,7 @@ class Ship:
         check_disjoint(self.programs.tasks, self.test.tasks, self.programs.workloads)
         self.given, self.test_set = small_set(self.programs), small_set(self.test)
         self.rows: list[dict[str, Any]] = []
-        self.forests: dict[tuple[str, str, int, bool], Forest] = {}
+        self.forests: dict[tuple[str, tuple[str, ...], int, bool], dict[str, Forest]] = {}
         self.tried: dict[str, list[tuple[str, int, TLP]]] = {}
         """Recipe to its models of the training side: label, seed, model."""
         self.trees, self.votes = next(iter(GROWN)), 0
@@ -198,10 +199,8 @@ class Ship:
                 folder = Path(scratch) / "model"
                 save_model(folder, model.cpu(), Card(command="", data_hash="", split=""))
                 for trees in GROWN:
-                    forests = {
-                        name: self._forest(trees, name, seed, whole=False)
-                        for name in model.platforms
-                    }
+                    labels = dict(self.labels())[label]
+                    forests = self._forests(trees, labels, seed, whole=False)
                     for votes in VOTES:
                         add_trees(folder, forests, votes)
                         found = self._judge_folder("validation", folder, label, seed, trees)
@@ -268,7 +267,7 @@ class Ship:
             for platform in self.judged(model):
                 self._judge("test", chosen, label, seed, model, platform)
             if self.votes:
-                forests = {p: self._forest(self.trees, p, seed) for p in model.platforms}
+                forests = self._forests(self.trees, labels, seed)
                 model.trees = TreeVotes(forests, self.votes)
                 both = f"networks and {self.trees}, {self.votes} votes"
                 for platform in self.judged(model):
@@ -278,20 +277,27 @@ class Ship:
                 self.save(folder, label, labels, model, chosen, recipe)
         self.say("trained on all training tasks, judged on test rows")
 
-    def _forest(self, trees: str, platform: str, seed: int, *, whole: bool = True) -> Forest:
+    def _forests(
+        self, trees: str, labels: ProgramSet, seed: int, *, whole: bool = True
+    ) -> dict[str, Forest]:
         """Of all training tasks, or of the training side alone."""
-        key = (trees, platform, seed, whole)
+        key = (trees, labels.platforms, seed, whole)
         if key not in self.forests:
-            setting, rounds, both = GROWN[trees]
-            self.forests[key] = grow_forest(
-                self.given.features,
-                only(self.programs, platform),
-                self.all if whole else self.train,
-                rounds,
-                {**setting, "min_data_in_leaf": 20, "seed": seed},
-                both=both,
-            )
+            tasks = self.all if whole else self.train
+            self.forests[key] = self._grown(trees, labels, tasks, seed)
         return self.forests[key]
+
+    def _grown(
+        self, trees: str, labels: ProgramSet, tasks: Sequence[int], seed: int
+    ) -> dict[str, Forest]:
+        """Several platforms share theirs."""
+        grown, rounds, both = GROWN[trees]
+        setting = {**grown, "min_data_in_leaf": 20, "seed": seed}
+        features = self.given.features
+        if len(labels.platforms) > 1:
+            return grow_shared(features, labels, tasks, rounds, setting, both=both)
+        forest = grow_forest(features, labels, tasks, rounds, setting, both=both)
+        return {labels.platforms[0]: forest}
 
     def few(self, chosen: str, recipe: SmallRecipe) -> None:
         """The model over all platforms with a thousand labels of one, and that one alone."""
@@ -304,8 +310,24 @@ class Ship:
                 named += [(f"{FEW_LABELS} alone", platform, seed)]
                 runs += [Run(programs=only(cut, platform), tasks=self.all, seed=seed)]
         models = self.train_all(runs, recipe)
-        for (label, platform, seed), model in zip(named, models, strict=True):
+        for (label, platform, seed), run, model in zip(named, runs, models, strict=True):
             self._judge("test", chosen, label, seed, model, platform)
+            if self.votes:
+                forests = self._grown(self.trees, run.programs, self.all, seed)
+                model.trees = TreeVotes(forests, self.votes)
+                both = f"networks and {self.trees}, {self.votes} votes"
+                self._judge("test", both, f"{label} with trees", seed, model, platform)
+
+    def marks(self, label: str) -> dict[str, float]:
+        """By platform: how the chosen networks and trees rank validation tasks; for `auto`."""
+        recipe = f"networks and {self.trees}, {self.votes} votes"
+        wanted = ("validation", recipe, f"{label} with trees")
+        found: dict[str, list[float]] = {}
+        for row in self.rows:
+            if (row["part"], row["recipe"], row["model"]) == wanted:
+                mark = (row["top1"] + row["top5"] + row["steady"]) / 3
+                found.setdefault(row["platform"], []).append(mark)
+        return {name: round(float(np.mean(several)), 4) for name, several in found.items()}
 
     def save(
         self,
@@ -325,6 +347,7 @@ class Ship:
                 metrics["trees"] = row["recipe"]
                 for key in ("top1", "top5", "pairwise"):
                     metrics[f"{row['platform']} test {key} with trees"] = row[key]
+        metrics |= {marked(name): mark for name, mark in self.marks(label).items()}
         card = Card(
             command="python benchmarks/ship_models.py",
             data_hash=labels.digest,

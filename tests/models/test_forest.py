@@ -14,7 +14,15 @@ from tensorese.language.machines import feature_names
 from tensorese.models.batch import ProgramBatch
 from tensorese.models.disk import TREES, Card, ModelError
 from tensorese.models.folder import load_model, save_model
-from tensorese.models.forest import CHUNK, LEAF, Forest, add_trees, from_lightgbm, mean_of
+from tensorese.models.forest import (
+    CHUNK,
+    LEAF,
+    Forest,
+    add_trees,
+    from_lightgbm,
+    mean_of,
+    with_known,
+)
 from tensorese.models.small import SmallModel
 from tensorese.models.tree_votes import Placed, TreeVotes
 
@@ -47,6 +55,17 @@ def test_the_mean_of_forests_of_different_size() -> None:
     both = mean_of([leaf, one, _stump(1)])
     wanted = (leaf.predict(features) + one.predict(features) + _stump(1).predict(features)) / 3
     np.testing.assert_allclose(both.predict(features), wanted, rtol=1e-6)
+
+
+def test_what_is_known_is_asked_no_more() -> None:
+    features = np.array([[1.0, 9], [1.6, 1]], dtype=np.float32)
+    both = mean_of([_stump(0), _stump(1)])
+    left = with_known(both, {1: 2.0})
+    assert set(left.parts["feature"].flat) == {LEAF, 0}
+    told = np.where([False, True], 2.0, features).astype(np.float32)
+    np.testing.assert_allclose(left.predict(features), both.predict(told), rtol=1e-6)
+    nothing = with_known(both, {0: 1.5, 1: 1.6})  # a value at the threshold goes left
+    np.testing.assert_allclose(nothing.predict(features), [0.6, 0.6], rtol=1e-6)
 
 
 def test_as_lightgbm_says() -> None:

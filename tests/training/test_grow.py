@@ -11,7 +11,8 @@ from cpu_records_support import cpu_measurements
 from tensorese.evaluation.trees import tree_labels
 from tensorese.models.programs import read_programs
 from tensorese.records.store import Store
-from tensorese.training.grow import grow_forest
+from tensorese.training.grow import grow_forest, grow_shared
+from tensorese.training.many import keep_labels
 from tensorese.training.small import only, small_set
 
 pytestmark = pytest.mark.null
@@ -45,3 +46,24 @@ def test_a_forest_of_both_says_their_mean(tmp_path: Path) -> None:
     index, octaves = tree_labels(labels, tasks, octaves=True)
     rest = (2 * half - said)[index]
     assert np.corrcoef(rest, octaves)[0, 1] > 0.5
+
+
+def test_shared_trees_tell_platforms_apart_and_learn_from_both(tmp_path: Path) -> None:
+    pytest.importorskip("lightgbm")
+    with Store.open(tmp_path, create=True) as store:
+        store.ingest(cpu_measurements(("lake-1c", "lake-16c")))
+        given = small_set(read_programs([store]))
+    programs, features = given.programs, given.features
+    tasks = range(len(programs.tasks))
+    setting = {"num_leaves": 15, "min_data_in_leaf": 5, "num_threads": 1, "verbose": -1}
+    shared = grow_shared(features, programs, tasks, 40, setting)
+    assert set(shared) == set(programs.platforms)
+    for platform, forest in shared.items():
+        assert forest.parts["feature"].max() < features.shape[1]  # whose it is, is settled
+        index, share = tree_labels(only(programs, platform), tasks)
+        assert np.corrcoef(forest.predict(features[index]), share)[0, 1] > 0.5
+    # A platform without a label is answered by what the others taught.
+    few = keep_labels(programs, "lake-16c", tasks, 0, seed=0)
+    taught = grow_shared(features, few, tasks, 40, setting)["lake-16c"]
+    index, share = tree_labels(only(programs, "lake-16c"), tasks)
+    assert np.corrcoef(taught.predict(features[index]), share)[0, 1] > 0.3

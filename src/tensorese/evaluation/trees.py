@@ -67,16 +67,22 @@ def fit_tree(
     octaves: bool = False,
 ) -> Any:
     index, labels = tree_labels(programs, tasks, octaves=octaves)
+    return fit_rows(kind, setting, features[index], labels, rounds)
+
+
+def fit_rows(
+    kind: str, setting: Setting, features: Floats, labels: Floats, rounds: int = ROUNDS
+) -> Any:
     if kind == "lightgbm":
         import lightgbm
 
         shared = {"objective": "regression", "learning_rate": 0.05, "verbose": -1, "seed": 0}
         settings = {**shared, "feature_fraction": 0.5, **setting}
-        return lightgbm.train(settings, lightgbm.Dataset(features[index], labels), rounds)
+        return lightgbm.train(settings, lightgbm.Dataset(features, labels), rounds)
     import xgboost
 
     shared = {"objective": "reg:squarederror", "eta": 0.05, "colsample_bytree": 0.5, "seed": 0}
-    return xgboost.train({**shared, **setting}, xgboost.DMatrix(features[index], labels), rounds)
+    return xgboost.train({**shared, **setting}, xgboost.DMatrix(features, labels), rounds)
 
 
 def score_tree(kind: str, tree: Any, features: Floats) -> npt.NDArray[np.float64]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ PARTS = ("feature", "threshold", "left", "right", "value")
 SLOWEST, CERTAIN = 2.0**-6, 0.98
 """Of the best's speed: less and more than this, trees are not believed to know."""
 CHUNK = 512  # programs at once: places of all trees stay in the cache
+Node = tuple[float, float, float, float, float]
+"""Feature, threshold, left, right, value; a tree's nodes are in the order they are met."""
 
 
 class Forest:
@@ -131,7 +133,15 @@ def add_trees(folder: Path, forests: Mapping[str, Forest], votes: int | None = N
 
 def from_lightgbm(booster: Any) -> Forest:
     """The arrays of a trained booster; its features must never be missing or categorical."""
-    trees = [_flat(tree["tree_structure"]) for tree in booster.dump_model()["tree_info"]]
+    return _packed([_flat(tree["tree_structure"]) for tree in booster.dump_model()["tree_info"]])
+
+
+def with_known(forest: Forest, known: Mapping[int, float]) -> Forest:
+    """The forest that remains when these features have these values: it asks for the others."""
+    return _packed([_pruned(tree, known) for tree in _nodes(forest)])
+
+
+def _packed(trees: Sequence[Sequence[Node]]) -> Forest:
     size = max(len(tree) for tree in trees)
     parts: dict[str, npt.NDArray[Any]] = {
         "feature": np.full((len(trees), size), LEAF, dtype=np.int16),
@@ -147,9 +157,31 @@ def from_lightgbm(booster: Any) -> Forest:
     return Forest(parts)
 
 
-def _flat(root: dict[str, Any]) -> list[tuple[float, float, float, float, float]]:
-    """Nodes in the order they are met: feature, threshold, left, right, value."""
-    nodes: list[tuple[float, float, float, float, float]] = []
+def _nodes(forest: Forest) -> Iterator[list[Node]]:
+    columns = [forest.parts[name].tolist() for name in PARTS]
+    for rows in zip(*columns, strict=True):
+        yield list(zip(*rows, strict=True))
+
+
+def _pruned(tree: Sequence[Node], known: Mapping[int, float]) -> list[Node]:
+    nodes: list[Node] = []
+
+    def add(k: int) -> int:
+        feature, threshold, left, right, value = tree[k]
+        if feature in known:
+            return add(int(left if known[int(feature)] <= threshold else right))
+        place = len(nodes)
+        nodes.append((feature, threshold, 0, 0, value))
+        if feature != LEAF:
+            nodes[place] = (feature, threshold, add(int(left)), add(int(right)), value)
+        return place
+
+    add(0)
+    return nodes
+
+
+def _flat(root: dict[str, Any]) -> list[Node]:
+    nodes: list[Node] = []
 
     def add(node: dict[str, Any]) -> int:
         place = len(nodes)

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tensorese.evaluation.trees import Setting, fit_tree
-from tensorese.models.forest import Forest, from_lightgbm, mean_of
+from tensorese.evaluation.trees import Setting, fit_rows, fit_tree, tree_labels
+from tensorese.models.forest import Forest, from_lightgbm, mean_of, with_known
 from tensorese.models.programs import Encoded, ProgramSet
 from tensorese.training.small import only
 
@@ -59,6 +59,40 @@ def grow_on(
             setting = {**SETTING, **more}
             found[platform] = grow_forest(features, mine, tasks, rounds, setting, both=both)
     return found
+
+
+def grow_shared(
+    features: npt.NDArray[np.float32],
+    programs: ProgramSet,
+    tasks: Sequence[int],
+    rounds: int,
+    setting: Setting,
+    *,
+    both: bool = False,
+) -> dict[str, Forest]:
+    """One boosting over the labels of all platforms, then by platform what is left of it.
+
+    A column tells whose label it is: trees split by it where platforms differ, and learn from all
+    of them where they do not.
+    """
+    platforms = programs.platforms
+    marks = np.eye(len(platforms), dtype=np.float32)
+    first = features.shape[1]
+    grown = []
+    for octaves in (False, True) if both else (False,):
+        rows, labels = [], []
+        for k, platform in enumerate(platforms):
+            index, mine = tree_labels(only(programs, platform), tasks, octaves=octaves)
+            told = np.broadcast_to(marks[k], (len(index), len(platforms)))
+            rows.append(np.concatenate([features[index], told], axis=1))
+            labels.append(mine)
+        tree = fit_rows("lightgbm", setting, np.concatenate(rows), np.concatenate(labels), rounds)
+        grown.append(from_lightgbm(tree))
+    whole = mean_of(grown)
+    return {
+        platform: with_known(whole, dict(enumerate(marks[k].tolist(), first)))
+        for k, platform in enumerate(platforms)
+    }
 
 
 def grow_forest(
