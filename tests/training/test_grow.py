@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from cpu_records_support import cpu_measurements
 from tensorese.evaluation.trees import tree_labels
 from tensorese.models.programs import read_programs
 from tensorese.records.store import Store
-from tensorese.training.grow import grow_forest, grow_shared
+from tensorese.training.grow import grow_forest, grow_shared, shares_of
 from tensorese.training.many import keep_labels
 from tensorese.training.small import only, small_set
 
@@ -46,6 +47,30 @@ def test_a_forest_of_both_says_their_mean(tmp_path: Path) -> None:
     index, octaves = tree_labels(labels, tasks, octaves=True)
     rest = (2 * half - said)[index]
     assert np.corrcoef(rest, octaves)[0, 1] > 0.5
+
+
+def test_the_best_of_few_labels_is_guessed_from_the_others(tmp_path: Path) -> None:
+    with Store.open(tmp_path, create=True) as store:
+        store.ingest(cpu_measurements(("lake-1c", "lake-16c")))
+        programs = read_programs([store])
+    tasks = range(len(programs.tasks))
+    row, column, share = shares_of(programs, tasks)
+    for k, platform in enumerate(programs.platforms):
+        index, alone = tree_labels(only(programs, platform), tasks)
+        mine = column == k
+        np.testing.assert_array_equal(row[mine], index)
+        np.testing.assert_allclose(share[mine], alone)
+    # A platform on which everything takes three times as long, and few labels of it.
+    k, other = programs.head("lake-16c"), programs.head("lake-1c")
+    latency = programs.latency.copy()
+    latency[:, k] = 3 * latency[:, other]
+    few = keep_labels(replace(programs, latency=latency), "lake-16c", tasks, 4 * len(tasks), seed=0)
+    row, column, guessed = shares_of(few, tasks)
+    true = np.full(latency.shape, np.nan)
+    true[row, column] = guessed
+    mine = row[column == k]
+    np.testing.assert_allclose(guessed[column == k], true[mine, other], rtol=1e-5)
+    assert tree_labels(only(few, "lake-16c"), tasks)[1].mean() > 1.05 * true[mine, other].mean()
 
 
 def test_shared_trees_tell_platforms_apart_and_learn_from_both(tmp_path: Path) -> None:

@@ -50,10 +50,13 @@ def tree_labels(
     latency = programs.latency[index, 0]
     best = np.full(len(programs.tasks), np.inf)
     np.minimum.at(best, programs.task[index], latency)
-    share = best[programs.task[index]] / latency
-    if octaves:
-        share = np.maximum(1.0 + np.log2(share) / OCTAVES, 0.0)
-    return index, share.astype(np.float32)
+    share = (best[programs.task[index]] / latency).astype(np.float32)
+    return index, in_octaves(share) if octaves else share
+
+
+def in_octaves(share: Floats) -> Floats:
+    """A share of the best's speed on a logarithmic scale, from 0 to 1."""
+    return np.asarray(np.maximum(1.0 + np.log2(share) / OCTAVES, 0.0), dtype=np.float32)
 
 
 def fit_tree(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tensorese.evaluation.trees import Setting, fit_rows, fit_tree, tree_labels
+from tensorese.evaluation.trees import Setting, fit_rows, fit_tree, in_octaves
 from tensorese.models.forest import Forest, from_lightgbm, mean_of, with_known
 from tensorese.models.programs import Encoded, ProgramSet
 from tensorese.training.small import only
@@ -75,24 +75,47 @@ def grow_shared(
     A column tells whose label it is: trees split by it where platforms differ, and learn from all
     of them where they do not.
     """
-    platforms = programs.platforms
-    marks = np.eye(len(platforms), dtype=np.float32)
-    first = features.shape[1]
-    grown = []
-    for octaves in (False, True) if both else (False,):
-        rows, labels = [], []
-        for k, platform in enumerate(platforms):
-            index, mine = tree_labels(only(programs, platform), tasks, octaves=octaves)
-            told = np.broadcast_to(marks[k], (len(index), len(platforms)))
-            rows.append(np.concatenate([features[index], told], axis=1))
-            labels.append(mine)
-        tree = fit_rows("lightgbm", setting, np.concatenate(rows), np.concatenate(labels), rounds)
-        grown.append(from_lightgbm(tree))
-    whole = mean_of(grown)
+    marks = np.eye(len(programs.platforms), dtype=np.float32)
+    row, column, share = shares_of(programs, tasks)
+    given = np.concatenate([features[row], marks[column]], axis=1)
+    scales = (share, in_octaves(share)) if both else (share,)
+    grown = [fit_rows("lightgbm", setting, given, labels, rounds) for labels in scales]
+    whole = mean_of([from_lightgbm(tree) for tree in grown])
     return {
-        platform: with_known(whole, dict(enumerate(marks[k].tolist(), first)))
-        for k, platform in enumerate(platforms)
+        platform: with_known(whole, dict(enumerate(marks[k].tolist(), features.shape[1])))
+        for k, platform in enumerate(programs.platforms)
     }
+
+
+def shares_of(
+    programs: ProgramSet, tasks: Sequence[int]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    """Program, platform and the best's share of its time, of every label in these tasks.
+
+    The best of three labels is seldom the best there is: where a platform has less than half as
+    many labels of a task as another, the others' shares of its programs say how fast it might be.
+    """
+    latency = np.where(np.isin(programs.task, tasks)[:, None], programs.latency, np.nan)
+    row, column = np.nonzero(np.isfinite(latency) & (latency > 0))
+    known, task = latency[row, column], programs.task[row]
+    shape = (len(programs.tasks), latency.shape[1])
+    best, count = np.full(shape, np.inf), np.zeros(shape)
+    np.minimum.at(best, (task, column), known)
+    np.add.at(count, (task, column), 1)
+    share = np.full(latency.shape, np.nan)
+    share[row, column] = best[task, column] / known
+    few = count < count.max(1, keepdims=True) / 2
+    full = np.where(few[programs.task], np.nan, share)
+    seen = np.isfinite(full).sum(1)
+    others = np.nansum(full, axis=1) / np.maximum(seen, 1)
+    told = few[task, column] & (seen[row] > 0)
+    total, told_count = np.zeros(shape), np.zeros(shape)
+    where = (task[told], column[told])
+    np.add.at(total, where, np.log(known[told] * others[row[told]]))
+    np.add.at(told_count, where, 1)
+    guess = np.where(told_count > 0, np.exp(total / np.maximum(told_count, 1)), np.inf)
+    best = np.minimum(best, guess)
+    return row, column, (best[task, column] / known).astype(np.float32)
 
 
 def grow_forest(
