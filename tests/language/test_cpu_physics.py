@@ -121,6 +121,14 @@ def test_located_work() -> None:
     assert 2 ** got["located_trips"] == 16
     assert got["recomputed"] == pytest.approx(np.log2(16 * 8 * 32 / (64 * 32)))
     assert got["located_bytes"] == pytest.approx(np.log2(8 * 32 * 4) - 8)
+    assert 2 ** got["located_run"] == 32 and 2 ** got["located_rows"] == 8
+
+
+def test_what_follows_finishes_a_tile_at_a_time() -> None:
+    got = _named([*map(float, ROW)])
+    # Inside the second tiles, in 4 x 2 x 2 x 1 trips: 8 rows of 64 columns.
+    assert 2 ** got["ending_trips"] == 16 and 2 ** got["ending_run"] == 64
+    assert got["ending_bytes"] == pytest.approx(np.log2(8 * 64 * 4) - 8)
 
 
 def test_without_a_module_the_tiles_remain() -> None:

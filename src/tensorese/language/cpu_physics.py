@@ -65,7 +65,8 @@ NAMES: tuple[str, ...] = (
     *(f"{name}_{what}" for name in OPERANDS for what in ("pages", "clashes")),
     *(f"{name}_{cores}" for cores in CORES for name in ("chunks", "balance", "busy")),
     "chunk_work",
-    *("recomputed", "located_bytes", "located_trips"),
+    *("recomputed", "located_bytes", "located_trips", "located_run", "located_rows"),
+    *("ending_run", "ending_bytes", "ending_trips"),
     *("minor_s2", "minor_s1", "minor_whole", "store_run"),
 )
 N_FEATURES = len(NAMES)
@@ -182,6 +183,7 @@ class _Nest:
         self._memory(operands, boxes, iterations, put)
         self._chunks(iterations, put)
         self._location(producer, put)
+        self._ending(operands, put)
 
     def _band(self, depth: int, part: int) -> Floats:
         mine = [p for (loop, k), p in self.part.items() if k == part and self.depth[loop] == depth]
@@ -350,13 +352,33 @@ class _Nest:
                 deeper = place > at
                 inside[:, key[0]] *= np.where(deeper, length, 1.0)
                 trips = trips * np.where(deeper, 1.0, length)
-            elements = box(operand, inside).prod(1)
+            cells = box(operand, inside)
+            elements = cells.prod(1)
             whole = float(np.prod(operand.shape, dtype=np.float64))
             moved = at >= 0
             put("recomputed", np.where(moved, _log2(elements * trips / whole), 0.0))
             put("located_bytes", np.where(moved, _log2(elements * operand.element) - 8, 0.0))
             put("located_trips", np.where(moved, _log2(trips), 0.0))
+            # Copied in vectors of whole runs: a run of one element is a copy by elements.
+            put("located_run", np.where(moved, _log2(cells[:, -1]), 0.0))
+            put("located_rows", np.where(moved, _log2(elements / cells[:, -1]), 0.0))
             return
+
+    def _ending(self, operands: Sequence[Operand], put: Put) -> None:
+        """What is finished at a time by what follows the block, where that is inside the nest."""
+        if self.plan.attached < 0 or not operands:
+            return
+        inside, trips = np.ones((self.n, self.axes)), np.ones(self.n)
+        for place, key in enumerate(self.plan.order):
+            length = self.part.get(key, np.ones(self.n))
+            if place > self.plan.attached:
+                inside[:, key[0]] *= length
+            else:
+                trips = trips * length
+        cells = box(operands[0], inside)
+        put("ending_run", _log2(cells[:, -1]))
+        put("ending_bytes", _log2(cells.prod(1) * operands[0].element) - 8)
+        put("ending_trips", _log2(trips))
 
 
 def _pieces(lanes: Floats) -> Floats:
