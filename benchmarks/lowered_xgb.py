@@ -182,7 +182,7 @@ def judge(args: argparse.Namespace) -> None:
 
     train_set, test_set = only(programs, args.platform), only(test, args.platform)
     mine = Packed(args.out / args.platform, train_set.ids)
-    train, validation = sides(programs)
+    train, validation = sides(programs, programs.tasks)
 
     def grown(tasks: Sequence[int], setting: dict[str, Any]) -> Any:
         index, labels = tree_labels(train_set, tasks)

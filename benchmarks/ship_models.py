@@ -454,16 +454,16 @@ def main() -> None:
     for name in args.stores.split(","):
         ship = Ship(args, name)
         ship.say(f"{len(ship.programs):,} programs, {ship.given.features.shape[1]} features")
+        if args.settled:
+            ship.trees, votes = args.settled.rsplit(",", 1)
+            ship.votes = int(votes)
         if args.only_few or args.only_trees:
             trees(ship) if args.only_trees else ship.few(args.recipe, recipes[args.recipe])
             rows += ship.rows
             _write(args.out, rows)
             continue
         chosen = args.recipe
-        if args.settled:
-            ship.trees, votes = args.settled.rsplit(",", 1)
-            ship.votes = int(votes)
-        else:
+        if not args.settled:
             chosen = ship.choose(recipes)
             ship.say(f"chosen: {chosen}")
             if "lightgbm" in installed_trees():

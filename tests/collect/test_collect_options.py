@@ -36,6 +36,8 @@ def refused(capsys: pytest.CaptureFixture[str], *options: str) -> str:
         (("--rpc", "h:1"), "TVM_TRACKER_KEY"),
         (("--ray", "nowhere"), "must be HOST:PORT, auto or local, but got 'nowhere'"),
         (("--ray", "ray://h:1"), "must be HOST:PORT"),
+        (("--again", "500"), "add --programs STORE"),
+        (("--again", "500", "--programs", "s", "--group", "0"), "'--group': 0 is not in the range"),
     ],
 )
 def test_contradictions_are_one_line(

@@ -58,7 +58,7 @@ def test_its_own_model_first(shelf: Path) -> None:
 
 
 def test_what_ranked_best_on_validation_tasks(tmp_path: Path) -> None:
-    _keep(tmp_path / "lake-1c", "lake-1c", marks={"lake-1c": 0.82})
+    _keep(tmp_path / "lake-1c", "lake-1c", marks={"lake-1c": 0.81})
     _keep(tmp_path / "lake-16c", "lake-16c", marks={"lake-16c": 0.84})
     shared = {"lake-1c": 0.83, "lake-16c": 0.8}
     _keep(tmp_path / "mtl-cpu", "lake-1c", "lake-16c", marks=shared)
@@ -67,6 +67,9 @@ def test_what_ranked_best_on_validation_tasks(tmp_path: Path) -> None:
     assert choice.why == "trained on lake-1c and 1 more"
     choice = choose(Platform(name="lake-16c"), [tmp_path])
     assert choice is not None and choice.folder.name == "lake-16c"
+    _keep(tmp_path / "lake-1c", "lake-1c", marks={"lake-1c": 0.825})  # near enough: its own
+    choice = choose(Platform(name="lake-1c"), [tmp_path])
+    assert choice is not None and choice.folder.name == "lake-1c"
     mine = tmp_path / "mine"
     _keep(mine / "lake-1c", "lake-1c")  # onboarded: it knows this very machine
     choice = choose(Platform(name="lake-1c"), [mine, tmp_path])

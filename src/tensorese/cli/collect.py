@@ -60,6 +60,11 @@ def collect(source: str, as_json: bool, **options: Any) -> None:
         return
     if options["out"] is None:
         raise click.UsageError("--out STORE must be given (or --list FILE to write the tasks)")
+    if options["again"] and options["programs"] is None:
+        raise click.UsageError(
+            f"--again {options['again']} measures programs of a store once more, but none is "
+            "given; add --programs STORE"
+        )
     place = _place(options)
     target = parse_target(options["target"])
     if place is None:

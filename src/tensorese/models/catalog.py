@@ -20,6 +20,7 @@ from tensorese.models.small import is_small
 from tensorese.records.nouns import Platform
 
 SHIPPED = Path(__file__).parent / "shipped"
+_MARGIN = 0.01
 _FAR = 1000.0  # another make of processor is further than any number of cores
 
 
@@ -92,8 +93,7 @@ def choose(platform: Platform, folders: Sequence[Path] | None = None) -> Choice 
     kept = list(kept_models(folders))
     own = [k for k in kept if k.head == platform.name]
     if own:
-        # The user's, then what ranked best, then its own folder.
-        best = min(own, key=lambda k: (k.place, -k.mark, k.folder.name != platform.name, k.heads))
+        best = min(own, key=lambda k: (k.place, *_behind(k, platform.name), k.heads))
         why = f"trained on {platform.name}"
         if best.heads > 1:
             why += f" and {best.heads - 1} more"
@@ -106,6 +106,12 @@ def choose(platform: Platform, folders: Sequence[Path] | None = None) -> Choice 
     shared = f", one of {best.heads} platforms of its model" if best.heads > 1 else ""
     why = f"no model knows {platform.name}; {best.head} is the nearest{shared}"
     return Choice(folder=best.folder, head=best.head, why=why)
+
+
+def _behind(kept: Kept, name: str) -> tuple[float, bool]:
+    """Its own folder first, unless another ranked better by more than some fifty tasks tell."""
+    its_own = kept.folder.name == name
+    return -kept.mark - (_MARGIN if its_own else 0.0), not its_own
 
 
 def distance(wanted: dict[str, Any], known: dict[str, Any]) -> float:

@@ -154,6 +154,7 @@ def _packed(trees: Sequence[Sequence[Node]]) -> Forest:
         for k, node in enumerate(tree):
             for name, value in zip(PARTS, node, strict=True):
                 parts[name][t, k] = value
+    parts["threshold"] = rounded_down(parts["threshold"])
     return Forest(parts)
 
 
