@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def peak_gflops(seconds: float = 0.5, rounds: int = 3) -> float:
 
 
 def known_peak() -> float | None:
-    """The peak of this machine's cores, measured once and remembered; None where it cannot be.
+    """The peak of this machine's cores, measured once a day; None where it cannot be.
 
     A busy moment shows too little, so that many are looked at; see `believed`.
     """
@@ -60,7 +61,7 @@ def known_peak() -> float | None:
         (line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
         os.uname().machine,
     )
-    key = f"{name.partition(':')[2].strip()}, {cores} cores"
+    key = f"{name.partition(':')[2].strip()}, {cores} cores, {date.today()}"
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tensorese"
     try:
         known: dict[str, float] = json.loads((cache / "peak.json").read_text())
@@ -70,7 +71,7 @@ def known_peak() -> float | None:
         try:
             known[key] = peak_gflops(seconds=0.1, rounds=10)
             cache.mkdir(parents=True, exist_ok=True)
-            (cache / "peak.json").write_text(json.dumps(known))
+            (cache / "peak.json").write_text(json.dumps({key: known[key]}))
         except (OSError, subprocess.CalledProcessError):
             return known.get(key)  # no compiler, or nowhere to remember it
     return known[key]
