@@ -19,9 +19,7 @@ def test_a_rate_above_the_peak_proves_it_wrong() -> None:
     assert peak.believed(None, [1.0]) is None
 
 
-def test_the_peak_is_measured_once_a_day(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_peak_is_measured_once_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(peak, "peak_gflops", lambda **_: 123.0)
     assert peak.known_peak() == 123.0
