@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -102,20 +103,24 @@ def shares_of(
     best, count = np.full(shape, np.inf), np.zeros(shape)
     np.minimum.at(best, (task, column), known)
     np.add.at(count, (task, column), 1)
-    share = np.full(latency.shape, np.nan)
-    share[row, column] = best[task, column] / known
     few = count < count.max(1, keepdims=True) / 2
-    full = np.where(few[programs.task], np.nan, share)
+    full = np.where(few[programs.task], np.nan, best[programs.task] / latency)
     seen = np.isfinite(full).sum(1)
     others = np.nansum(full, axis=1) / np.maximum(seen, 1)
     told = few[task, column] & (seen[row] > 0)
-    total, told_count = np.zeros(shape), np.zeros(shape)
-    where = (task[told], column[told])
-    np.add.at(total, where, np.log(known[told] * others[row[told]]))
-    np.add.at(told_count, where, 1)
-    guess = np.where(told_count > 0, np.exp(total / np.maximum(told_count, 1)), np.inf)
-    best = np.minimum(best, guess)
+    guess = known[told] * others[row[told]]  # of the best's time, by each program of its own
+    best = np.minimum(best, _geometric_mean(guess, (task[told], column[told]), shape))
     return row, column, (best[task, column] / known).astype(np.float32)
+
+
+def _geometric_mean(
+    values: npt.NDArray[np.float64], where: tuple[Any, Any], shape: tuple[int, int]
+) -> npt.NDArray[np.float64]:
+    """Of the values that fall on each cell; infinite where none does."""
+    total, count = np.zeros(shape), np.zeros(shape)
+    np.add.at(total, where, np.log(values))
+    np.add.at(count, where, 1)
+    return np.asarray(np.where(count > 0, np.exp(total / np.maximum(count, 1)), np.inf))
 
 
 def grow_forest(
