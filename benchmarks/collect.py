@@ -58,6 +58,14 @@ def judged(result: dict[str, Any]) -> dict[str, Any]:
     return {**result, "needed_per_sec": needed, "most_rejected": MOST_REJECTED}
 
 
+def earlier(before: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Runs of the same platform, the last first: how many, how fast, where."""
+    if before is None:
+        return []
+    names = ("measured", "seconds", "programs_per_sec", "rejected_share", "layout", "on")
+    return [{k: before[k] for k in names if k in before}, *before.get("earlier", [])]
+
+
 def calibrations(log: Path) -> list[dict[str, Any]]:
     """The lines of `--calibrate`: how far each layout's times were from isolated ones."""
     pattern = re.compile(
@@ -87,7 +95,8 @@ def main() -> None:
     runs: dict[str, Any] = known.get("runs", {})
     fresh = [run(args)] if args.verb == "run" else [json.loads(p.read_text()) for p in args.results]
     for result in fresh:
-        runs[result["platform"]] = judged(result)
+        before = runs.get(result["platform"])
+        runs[result["platform"]] = {**judged(result), "earlier": earlier(before)}
         if args.verb == "note":  # else it is the machine of this file
             runs[result["platform"]]["on"] = args.machine
     if args.verb == "note" and args.calibration:
