@@ -34,7 +34,6 @@ from tensorese.evaluation.metrics import TaskResult, summary
 from tensorese.evaluation.ranked import judge_scores
 from tensorese.evaluation.splits import check_disjoint
 from tensorese.evaluation.trees import TREES, fit_tree, installed_trees, score_tree
-from tensorese.models.catalog import marked
 from tensorese.models.disk import Card
 from tensorese.models.folder import save_model
 from tensorese.models.forest import Forest, add_trees
@@ -323,7 +322,7 @@ class Ship:
                 self._judge("test", both, f"{label} with trees", seed, model, platform)
 
     def marks(self, label: str) -> dict[str, float]:
-        """By platform: how the chosen networks and trees rank validation tasks; for `auto`."""
+        """By platform: how the chosen networks and trees rank validation tasks."""
         recipe = f"networks and {self.trees}, {self.votes} votes"
         wanted = ("validation", recipe, f"{label} with trees")
         found: dict[str, list[float]] = {}
@@ -351,7 +350,8 @@ class Ship:
                 metrics["trees"] = row["recipe"]
                 for key in ("top1", "top5", "pairwise"):
                     metrics[f"{row['platform']} test {key} with trees"] = row[key]
-        metrics |= {marked(name): mark for name, mark in self.marks(label).items()}
+        marks = self.marks(label).items()
+        metrics |= {f"{name} on validation tasks": mark for name, mark in marks}
         card = Card(
             command="python benchmarks/ship_models.py",
             data_hash=labels.digest,

@@ -63,13 +63,17 @@ def tune(
         prepack=prepack,
         winograd=winograd,
     )
+    peak = None
     if target == "host":
+        peak = known_peak()  # before any process of ours is busy
         start_early("llvm")  # its TVM comes up beside ours
     parsed = parse_target(target)
     _require_device(parsed)
     where = platform_of(parsed, platform)
     announcer = Announcer(callbacks)
     on_cpu = json.loads(parsed)["kind"] == "llvm"
+    if on_cpu and peak is None:
+        peak = known_peak()
     farm_config = IN_NETWORK if on_cpu and cache == "rotated" else TUNING
     with (
         open_records([Path(path) for path in warm], where.name) as records,
@@ -96,7 +100,7 @@ def tune(
             started=begun,
             records=records,
             compiles=compile,
-            peak_gflops=known_peak() if on_cpu else None,
+            peak_gflops=peak,
         )
     if not isinstance(model, str | Path):
         _keep(model, run.path)

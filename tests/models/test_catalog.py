@@ -8,14 +8,7 @@ from pathlib import Path
 import pytest
 from test_small import small_model
 
-from tensorese.models.catalog import (
-    choose,
-    distance,
-    kept_models,
-    marked,
-    target_of,
-    user_models,
-)
+from tensorese.models.catalog import choose, distance, kept_models, target_of, user_models
 from tensorese.models.disk import Card
 from tensorese.models.folder import save_model
 from tensorese.models.mtl_tlp import MTLTLP
@@ -25,18 +18,9 @@ from tensorese.records.nouns import Platform
 pytestmark = pytest.mark.null
 
 
-def _keep(
-    folder: Path,
-    *platforms: str,
-    targets: dict[str, str] | None = None,
-    marks: dict[str, float] | None = None,
-) -> None:
+def _keep(folder: Path, *platforms: str, targets: dict[str, str] | None = None) -> None:
     kind = TLP if len(platforms) == 1 else MTLTLP
-    card = Card(
-        targets=targets or {},
-        metrics={marked(head): mark for head, mark in (marks or {}).items()},
-    )
-    save_model(folder, kind(small_model().config, platforms), card)
+    save_model(folder, kind(small_model().config, platforms), Card(targets=targets or {}))
 
 
 @pytest.fixture
@@ -55,25 +39,6 @@ def test_its_own_model_first(shelf: Path) -> None:
     assert choice is not None
     assert (choice.folder.name, choice.head) == ("lake-16c", "lake-16c")
     assert choice.why == "trained on lake-16c"
-
-
-def test_what_ranked_best_on_validation_tasks(tmp_path: Path) -> None:
-    _keep(tmp_path / "lake-1c", "lake-1c", marks={"lake-1c": 0.81})
-    _keep(tmp_path / "lake-16c", "lake-16c", marks={"lake-16c": 0.84})
-    shared = {"lake-1c": 0.83, "lake-16c": 0.8}
-    _keep(tmp_path / "mtl-cpu", "lake-1c", "lake-16c", marks=shared)
-    choice = choose(Platform(name="lake-1c"), [tmp_path])
-    assert choice is not None and choice.folder.name == "mtl-cpu" and choice.head == "lake-1c"
-    assert choice.why == "trained on lake-1c and 1 more"
-    choice = choose(Platform(name="lake-16c"), [tmp_path])
-    assert choice is not None and choice.folder.name == "lake-16c"
-    _keep(tmp_path / "lake-1c", "lake-1c", marks={"lake-1c": 0.825})  # near enough: its own
-    choice = choose(Platform(name="lake-1c"), [tmp_path])
-    assert choice is not None and choice.folder.name == "lake-1c"
-    mine = tmp_path / "mine"
-    _keep(mine / "lake-1c", "lake-1c")  # onboarded: it knows this very machine
-    choice = choose(Platform(name="lake-1c"), [mine, tmp_path])
-    assert choice is not None and choice.folder == mine / "lake-1c"
 
 
 def test_the_nearest_of_its_kind(shelf: Path) -> None:

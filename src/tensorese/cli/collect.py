@@ -34,7 +34,13 @@ _PATH = click.Path(path_type=Path)
 @click.option("--beside", is_flag=True, help="Build on other cores while programs are timed.")
 @click.option("--calibrate", is_flag=True, help="Choose lanes by trial: p90 noise under 5 %.")
 @click.option("--again", default=0, help="Re-measure so many of --programs, alone, instead.")
-@click.option("--group", default=16, type=click.IntRange(1), help="Programs a task with --again.")
+@click.option(
+    "--group",
+    default=16,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Programs a task with --again.",
+)
 @click.option("--verify", default="best", show_default=True, help="best, all or none.")
 @click.option(
     "--rpc-tracker", "--rpc", default="", help="HOST:PORT of a TVM tracker: measure there."

@@ -345,13 +345,7 @@ class _Nest:
             if operand is None:
                 continue
             at = self.values[:, located.decision]
-            inside = np.ones((self.n, self.axes))
-            trips = np.ones(self.n)
-            for place, key in enumerate(self.plan.order):
-                length = self.part.get(key, np.ones(self.n))
-                deeper = place > at
-                inside[:, key[0]] *= np.where(deeper, length, 1.0)
-                trips = trips * np.where(deeper, 1.0, length)
+            inside, trips = self._below(at)
             cells = box(operand, inside)
             elements = cells.prod(1)
             whole = float(np.prod(operand.shape, dtype=np.float64))
@@ -364,17 +358,20 @@ class _Nest:
             put("located_rows", np.where(moved, _log2(elements / cells[:, -1]), 0.0))
             return
 
+    def _below(self, at: Floats) -> tuple[Floats, Floats]:
+        """Iterations of each axis in the loops deeper than one, `[n, axes]`, and its trips."""
+        inside, trips = np.ones((self.n, self.axes)), np.ones(self.n)
+        for place, key in enumerate(self.plan.order):
+            length = self.part.get(key, np.ones(self.n))
+            inside[:, key[0]] *= np.where(place > at, length, 1.0)
+            trips = trips * np.where(place > at, 1.0, length)
+        return inside, trips
+
     def _ending(self, operands: Sequence[Operand], put: Put) -> None:
         """What is finished at a time by what follows the block, where that is inside the nest."""
         if self.plan.attached < 0 or not operands:
             return
-        inside, trips = np.ones((self.n, self.axes)), np.ones(self.n)
-        for place, key in enumerate(self.plan.order):
-            length = self.part.get(key, np.ones(self.n))
-            if place > self.plan.attached:
-                inside[:, key[0]] *= length
-            else:
-                trips = trips * length
+        inside, trips = self._below(np.full(self.n, float(self.plan.attached)))
         cells = box(operands[0], inside)
         put("ending_run", _log2(cells[:, -1]))
         put("ending_bytes", _log2(cells.prod(1) * operands[0].element) - 8)

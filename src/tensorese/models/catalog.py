@@ -20,7 +20,6 @@ from tensorese.models.small import is_small
 from tensorese.records.nouns import Platform
 
 SHIPPED = Path(__file__).parent / "shipped"
-_MARGIN = 0.01
 _FAR = 1000.0  # another make of processor is further than any number of cores
 
 
@@ -43,10 +42,6 @@ class Kept:
     heads: int
     """Of the whole model: one trained on several platforms has seen more."""
     workloads: int
-    place: int = 0
-    """Which of the folders it was found in."""
-    mark: float = 0.0
-    """How well it ranked tasks it was not trained on, see `marked`; 0 where nobody tried."""
 
 
 def user_models() -> Path:
@@ -55,20 +50,14 @@ def user_models() -> Path:
     return Path(base) / "tensorese" / "models"
 
 
-def marked(head: str) -> str:
-    """Where a model's card keeps how a head ranked validation tasks: the mean of top-1, top-5
-    and the mean of the top five."""
-    return f"{head} on validation tasks"
-
-
 def places() -> tuple[Path, ...]:
     return (user_models(), SHIPPED)
 
 
 def kept_models(folders: Sequence[Path] | None = None) -> Iterator[Kept]:
     """Every head that can be loaded; a damaged or foreign folder is passed over."""
-    for place, shelf in enumerate(places() if folders is None else folders):
-        for path in sorted(shelf.glob(f"*/{CONFIG}")):
+    for place in places() if folders is None else folders:
+        for path in sorted(place.glob(f"*/{CONFIG}")):
             try:
                 config = read_config(path.parent)
             except ModelError:
@@ -83,8 +72,6 @@ def kept_models(folders: Sequence[Path] | None = None) -> Iterator[Kept]:
                     target=target_of(head, card.get("targets", {}).get(head, "{}")),
                     heads=len(config["platforms"]),
                     workloads=len(card["training_workloads"]),
-                    place=place,
-                    mark=float(card.get("metrics", {}).get(marked(head), 0.0)),
                 )
 
 
@@ -93,11 +80,9 @@ def choose(platform: Platform, folders: Sequence[Path] | None = None) -> Choice 
     kept = list(kept_models(folders))
     own = [k for k in kept if k.head == platform.name]
     if own:
-        best = min(own, key=lambda k: (k.place, *_behind(k, platform.name), k.heads))
-        why = f"trained on {platform.name}"
-        if best.heads > 1:
-            why += f" and {best.heads - 1} more"
-        return Choice(folder=best.folder, head=best.head, why=why)
+        # Its own folder first: a model of several platforms is for those that have none.
+        best = min(own, key=lambda k: (k.folder.name != platform.name, k.heads))
+        return Choice(folder=best.folder, head=best.head, why=f"trained on {platform.name}")
     wanted = target_of(platform.name, platform.target)
     near = [(gap, k) for k in kept if (gap := distance(wanted, k.target)) < math.inf]
     if not near:
@@ -106,12 +91,6 @@ def choose(platform: Platform, folders: Sequence[Path] | None = None) -> Choice 
     shared = f", one of {best.heads} platforms of its model" if best.heads > 1 else ""
     why = f"no model knows {platform.name}; {best.head} is the nearest{shared}"
     return Choice(folder=best.folder, head=best.head, why=why)
-
-
-def _behind(kept: Kept, name: str) -> tuple[float, bool]:
-    """Its own folder first, unless another ranked better by more than some fifty tasks tell."""
-    its_own = kept.folder.name == name
-    return -kept.mark - (_MARGIN if its_own else 0.0), not its_own
 
 
 def distance(wanted: dict[str, Any], known: dict[str, Any]) -> float:
