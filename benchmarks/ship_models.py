@@ -36,7 +36,7 @@ from tensorese.evaluation.splits import check_disjoint
 from tensorese.evaluation.trees import TREES, fit_tree, installed_trees, score_tree
 from tensorese.models.disk import Card
 from tensorese.models.folder import save_model
-from tensorese.models.forest import Forest, add_trees
+from tensorese.models.forest import Forest, add_trees, mean_of
 from tensorese.models.programs import ProgramSet, read_programs
 from tensorese.models.small import SmallModel
 from tensorese.models.tlp import TLP
@@ -80,7 +80,6 @@ GROWN = {
         300,
         True,
     ),
-    "150 trees of both": ({"num_leaves": 31, "max_depth": 8, "learning_rate": 0.08}, 150, True),
 }
 VOTES = (4, 8, 16, 32)
 TOGETHER = (0.0, 3.0, 10.0, 30.0)
@@ -283,11 +282,18 @@ class Ship:
     def _forests(
         self, trees: str, labels: ProgramSet, seed: int, *, whole: bool = True
     ) -> dict[str, Forest]:
-        """Of all training tasks, or of the training side alone."""
+        """Of all training tasks, or of the training side alone.
+
+        Beside a platform's own trees stand as many that it shares with the store's others.
+        """
         key = (trees, labels.platforms, seed, whole)
         if key not in self.forests:
             tasks = self.all if whole else self.train
-            self.forests[key] = self._grown(trees, labels, tasks, seed)
+            found = self._grown(trees, labels, tasks, seed)
+            if labels.platforms != self.programs.platforms:
+                shared = self._forests(trees, self.programs, seed, whole=whole)
+                found = {name: mean_of([own, shared[name]]) for name, own in found.items()}
+            self.forests[key] = found
         return self.forests[key]
 
     def _grown(

@@ -211,9 +211,26 @@ class _Reader:
 
 
 def box(operand: Operand, lengths: Floats) -> Floats:
-    """`[n, dimensions]`: how many values each index takes over a box of iterations."""
+    """`[n, dimensions]`: from the smallest to the largest value of each index, all between too."""
     cells = [
         np.minimum(span(index, lengths) + 1.0, float(size))
         for index, size in zip(operand.indices, operand.shape, strict=True)
     ]
     return np.stack(cells, axis=1) if cells else np.ones((len(lengths), 1))
+
+
+def touched(operand: Operand, lengths: Floats) -> Floats:
+    """`[n, dimensions]`: how many values each index takes; a window's step leaves gaps in the box.
+
+    An index has no more values than its iterators have steps.
+    """
+    cells = box(operand, lengths)
+    for dim, index in enumerate(operand.indices):
+        if not _opaque(index):
+            steps = lengths[:, sorted(iterators(index))].prod(1)
+            cells[:, dim] = np.minimum(cells[:, dim], steps)
+    return cells
+
+
+def _opaque(index: Index) -> bool:
+    return index[0] == "?" or any(_opaque(part) for part in index[1:] if isinstance(part, tuple))

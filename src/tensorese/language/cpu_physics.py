@@ -17,7 +17,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tensorese.language.accesses import Block, Operand, box, coefficient, iterators
+from tensorese.language import cpu_code
+from tensorese.language.accesses import Block, Operand, box, coefficient, iterators, touched
+from tensorese.language.cpu_code import LANES, OPERANDS, REGISTERS, SHARE, pieces
 from tensorese.language.cpu_traffic import Loop, bytes_of, clashes, pages, traffic
 from tensorese.language.plan import Plan
 from tensorese.language.repeated import repeated
@@ -25,17 +27,13 @@ from tensorese.language.repeated import repeated
 Floats: TypeAlias = npt.NDArray[np.float64]
 Put: TypeAlias = Callable[[str, Any], None]
 
-LANES, REGISTERS = 16, 32
 CACHES = {"registers": 2048.0, "l1": 32768.0, "l2": 1048576.0, "l3": 16777216.0}
 JOBS_PER_CORE = 16
 CORES = (1, 2, 16)
 """A program is the same on every platform: how it would be dealt to so many cores is told."""
-SHARE = 4.0
-"""A share of 1 is written as 4, of the order of the logarithms beside it."""
 N_LOCATIONS, N_FACTORED = 5, 2
 N_SPATIAL, N_REDUCED = 4, 3
 """Axes whose tiles are told one by one, the last axis first."""
-OPERANDS = ("out", "first", "second")
 # Bands from inside out: (name, number of parts of the tile, which part).
 BANDS = (("s3", 4, 3), ("r1", 2, 1), ("s2", 4, 2), ("r0", 2, 0), ("s1", 4, 1), ("s0", 4, 0))
 LEVELS = (1, 2, 3, 4, 5)
@@ -68,6 +66,8 @@ NAMES: tuple[str, ...] = (
     *("recomputed", "located_bytes", "located_trips", "located_run", "located_rows"),
     *("ending_run", "ending_bytes", "ending_trips"),
     *("minor_s2", "minor_s1", "minor_whole", "store_run"),
+    "located_share",
+    *cpu_code.NAMES,
 )
 N_FEATURES = len(NAMES)
 _COLUMN = {name: k for k, name in enumerate(NAMES)}
@@ -181,8 +181,9 @@ class _Nest:
         operands = self._operands()
         self._registers(operands, boxes[1], lanes, s3, r1, put)
         self._memory(operands, boxes, iterations, put)
+        self._core(operands, lanes, put)
         self._chunks(iterations, put)
-        self._location(producer, put)
+        self._location(producer, iterations, put)
         self._ending(operands, put)
 
     def _band(self, depth: int, part: int) -> Floats:
@@ -215,9 +216,8 @@ class _Nest:
         put("lanes_filled", SHARE * lanes / (vectors * LANES))
         put("vectors", _log2(vectors))
         put("scalar", SHARE * (lanes == 1))
-        pieces = _pieces(lanes)
-        put("pieces", _log2(pieces))
-        put("pieces_filled", SHARE * lanes / (pieces * LANES))
+        put("pieces", _log2(pieces(lanes)))
+        put("pieces_filled", SHARE * lanes / (pieces(lanes) * LANES))
         for name, part in (("minor_s2", 2), ("minor_s1", 1)):
             put(name, _log2(self.part.get((self.minor, part), np.ones(self.n))))
         outer = self.part.get((self.minor, 0), np.ones(self.n))
@@ -259,12 +259,30 @@ class _Nest:
         put("held", _log2(accumulators * r1))
         loads = np.zeros(self.n)
         for operand in operands[1:]:
-            elements = box(operand, inner).prod(1)
+            elements = touched(operand, inner).prod(1)
             along = any(self.minor in iterators(index) for index in operand.indices)
             loads = loads + (elements / lanes * vectors if along else elements)
         if len(operands) > 1:
             put("loads", _log2(loads))
             put("per_load", _log2(accumulators / np.maximum(loads, 1e-3)))
+
+    def _core(self, operands: Sequence[Operand], lanes: Floats, put: Put) -> None:
+        if not operands:
+            return
+        one, loops = np.ones(self.n), []
+        for axis, part in reversed(self.plan.order[:-1]):
+            depth = self.depth.get(axis, 0)
+            inner = [self.part[axis, k] for k in range(part + 1, depth)]
+            apart = np.asarray(np.prod(inner, axis=0)) if inner else one
+            loops.append(cpu_code.Loop(axis, self.part.get((axis, part), one), apart, depth == 2))
+        vector = np.ones((self.n, self.axes))
+        vector[:, self.minor] = lanes
+        limit = np.zeros(self.n)
+        if self.plan.unroll is not None:
+            limit = self.values[:, self.plan.unroll]
+        core = cpu_code.find_core(loops, vector, limit)
+        for name, column in cpu_code.code(operands, core, lanes, self.minor):
+            put(name, column)
 
     def _memory(
         self, operands: Sequence[Operand], boxes: Sequence[Floats], total: Floats, put: Put
@@ -275,7 +293,7 @@ class _Nest:
         sets = [np.zeros(self.n) for _ in boxes]
         for name, operand in zip(OPERANDS, operands, strict=False):
             for level, lengths in enumerate(boxes):
-                needed = bytes_of(operand, box(operand, lengths))
+                needed = bytes_of(operand, touched(operand, lengths))
                 sets[level] = sets[level] + needed
                 if level in LEVELS:
                     put(f"{name}_{level}", _log2(needed) - 2)
@@ -297,7 +315,7 @@ class _Nest:
                 put(f"{cache}_{name}", _log2(mine / total) + 4)
 
     def _shape(self, name: str, operand: Operand, lengths: Floats, put: Put) -> None:
-        cells = box(operand, lengths)
+        cells = touched(operand, lengths)
         run = cells.prod(1) if operand.free else cells[:, -1]
         put(f"{name}_run", _log2(run))
         put(f"{name}_waste", _log2(bytes_of(operand, cells) / (cells.prod(1) * operand.element)))
@@ -338,7 +356,7 @@ class _Nest:
             put(f"busy_{cores}", np.clip(_log2(chunks / cores), -6, 3))
         put("chunk_work", _log2(total / chunks))
 
-    def _location(self, producer: Callable[[str], Operand | None], put: Put) -> None:
+    def _location(self, producer: Callable[[str], Operand | None], total: Floats, put: Put) -> None:
         """Work and memory of the first producer that is computed inside the nest."""
         for located in self.plan.locations:
             operand = producer(located.block)
@@ -356,6 +374,8 @@ class _Nest:
             # Copied in vectors of whole runs: a run of one element is a copy by elements.
             put("located_run", np.where(moved, _log2(cells[:, -1]), 0.0))
             put("located_rows", np.where(moved, _log2(elements / cells[:, -1]), 0.0))
+            copies = np.where(moved, elements * trips, np.where(at == -1, whole, 0.0)) / total
+            put("located_share", _log2(copies) + 10)
             return
 
     def _below(self, at: Floats) -> tuple[Floats, Floats]:
@@ -376,9 +396,3 @@ class _Nest:
         put("ending_run", _log2(cells[:, -1]))
         put("ending_bytes", _log2(cells.prod(1) * operands[0].element) - 8)
         put("ending_trips", _log2(trips))
-
-
-def _pieces(lanes: Floats) -> Floats:
-    """Vector instructions for so many lanes: full ones, then a power of two at a time."""
-    rest = (lanes % LANES).astype(np.int64)
-    return np.asarray(lanes // LANES + sum((rest >> bit) & 1 for bit in range(4)))

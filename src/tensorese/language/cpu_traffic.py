@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tensorese.language.accesses import Operand, box, iterators
+from tensorese.language.accesses import Operand, iterators, touched
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -47,14 +47,14 @@ def traffic(
     n = len(loops[0].length)
     moved_by = [frozenset().union(*map(iterators, one.indices)) for one in operands]
     lengths = np.ones((n, axes))
-    held = [bytes_of(one, box(one, lengths)) for one in operands]
+    held = [bytes_of(one, touched(one, lengths)) for one in operands]
     fetched = np.tile(np.stack(held), (len(sizes), 1, 1))
     stays = np.ones(fetched.shape, dtype=bool)
     for loop in loops:
         lengths[:, loop.axis] *= loop.length
         for k, one in enumerate(operands):
             if loop.axis in moved_by[k]:
-                held[k] = bytes_of(one, box(one, lengths))
+                held[k] = bytes_of(one, touched(one, lengths))
         needed = sum(held)
         for c, size in enumerate(sizes):
             fits = needed <= size
