@@ -4,8 +4,8 @@
     python benchmarks/lowered_xgb.py judge --store data/cpu --platform emeraldrapids-2c --out DIR
 
 `extract` schedules every valid program again, postprocesses it for the platform's target and asks
-TVM's own `PerStoreFeature` for a vector a store; it needs TVM, no device, and goes on where DIR
-ends. `judge` trains MetaSchedule's model (the score is the sum over stores, squared error) on all
+TVM's own `PerStoreFeature` for a vector a store; it needs TVM, no device, and asks for what DIR
+lacks. `judge` trains MetaSchedule's model (the score is the sum over stores, squared error) on all
 training tasks, its settings chosen on validation tasks as those of the other trees are, and adds
 its test row to `benchmarks/results/ship_models_lowered.jsonl`, which `bench_models.py` reads.
 """
@@ -50,15 +50,17 @@ def wanted(store_path: Path, platform: str) -> list[Any]:
     return sorted(found.values(), key=lambda m: (m.program.workload.id, m.program.id))
 
 
-def extract_part(job: tuple[Path, str, int, int, Path]) -> str:
+def extract_part(job: tuple[Path, str, frozenset[str], Path]) -> str:
     """One file: programs, how many stores each has, and the stores' vectors."""
-    store_path, platform, first, last, path = job
+    store_path, platform, names, path = job
     from tensorese.tvm_env import import_tvm
 
     tvm = import_tvm("llvm")
     extractor = tvm.s_tir.meta_schedule.feature_extractor.PerStoreFeature()
     ids, counts, vectors, failed = [], [], [], 0
-    for m in wanted(store_path, platform)[first:last]:
+    for m in wanted(store_path, platform):
+        if m.program.id not in names:
+            continue
         try:
             each = _features(tvm, extractor, m)
         except (RuntimeError, ValueError, TypeError):
@@ -67,6 +69,8 @@ def extract_part(job: tuple[Path, str, int, int, Path]) -> str:
         ids.append(m.program.id)
         counts.append(len(each))
         vectors.append(each)
+    if not ids:
+        return f"{path.name}: {failed} programs that TVM does not take"
     arrays = {"ids": np.array(ids), "counts": np.array(counts), "vectors": np.concatenate(vectors)}
     scratch = path.with_suffix(".part.npz")
     np.savez_compressed(scratch, **arrays)
@@ -103,12 +107,21 @@ def _features(tvm: Any, extractor: Any, measurement: Any) -> Floats:
 def extract(args: argparse.Namespace) -> None:
     folder = args.out / args.platform
     folder.mkdir(parents=True, exist_ok=True)
-    n = len(wanted(args.store, args.platform))
+    known: set[str] = set()
+    for path in folder.glob("*.npz"):
+        with np.load(path, allow_pickle=False) as file:
+            known |= set(file["ids"].tolist())
+    names = [m.program.id for m in wanted(args.store, args.platform) if m.program.id not in known]
+    first = max((int(path.stem) + CHUNK for path in folder.glob("??????.npz")), default=0)
     jobs = [
-        (args.store, args.platform, at, at + CHUNK, folder / f"{at:06d}.npz")
-        for at in range(0, n, CHUNK)
+        (
+            args.store,
+            args.platform,
+            frozenset(names[at : at + CHUNK]),
+            folder / f"{first + at:06d}.npz",
+        )
+        for at in range(0, len(names), CHUNK)
     ]
-    jobs = [job for job in jobs if not job[-1].exists()]
     started = time.monotonic()
     with multiprocessing.get_context("spawn").Pool(args.workers, maxtasksperchild=8) as pool:
         for k, told in enumerate(pool.imap_unordered(extract_part, jobs)):
