@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from common import ROOT, write_result
 
@@ -117,6 +118,11 @@ def compiled(tasks: Iterable[list[Any]], kept: Path) -> dict[str, dict[str, floa
     return {row["program"]: row for row in rows if "lanes" in row}
 
 
+def registers(lanes: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Lanes of the smallest register that holds so many; a half-full one is counted whole."""
+    return np.where(lanes > 1, np.clip(np.exp2(np.ceil(np.log2(lanes))), 4, 16), 1.0)
+
+
 def compare(real: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
     from tensorese.language.cpu_physics import NAMES
     from tensorese.models.programs import read_programs
@@ -143,7 +149,7 @@ def compare(real: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
     rows = []
     for kind, rows_of in kinds.items():
         said, log = column["core_cost"][rows_of], np.log2(instructions[rows_of])
-        widths = 2 ** column["core_lanes"][rows_of]
+        widths = registers(2 ** column["core_lanes"][rows_of])
         rows.append(
             {
                 "kind": kind,

@@ -141,15 +141,15 @@ def code(
     operands: Sequence[Operand], core: Core, lanes: Floats, minor: int
 ) -> Iterator[tuple[str, Floats]]:
     """What there is to say of the core: `operands` are the results, then what is multiplied."""
+    yield from _shape(core, minor)
     strides = [stride(operand, core) for operand in operands]
-    width = _width(core, lanes, minor, strides[0])
-    vectors = np.ceil(lanes / LANES)
-    counts = [_registers(operand, core.inside, minor, lanes) for operand in operands]
-    results = counts[0]
+    for name, step in zip(OPERANDS, strides, strict=False):
+        yield f"core_{name}_stride", log2(step + 0.25)
+    results, *reads = [_registers(operand, core.inside, minor, lanes) for operand in operands]
     moved = np.where(core.sums & (results <= RESULTS), 0.0, 2 * results)
     held, gathers = results.copy(), np.ones(len(lanes))
     for name, operand, count, step in zip(
-        OPERANDS[1:], operands[1:], counts[1:], strides[1:], strict=False
+        OPERANDS[1:], operands[1:], reads, strides[1:], strict=False
     ):
         stays = (step == 0) & (count < STEPS)
         moved = moved + np.where(stays, 0.0, count)
@@ -158,12 +158,21 @@ def code(
         gathers = np.maximum(gathers, apart)
         yield f"core_{name}_reads", log2(count)
         yield f"{name}_spread", log2(apart)
-    for name, step in zip(OPERANDS, strides, strict=False):
-        yield f"core_{name}_stride", log2(step + 0.25)
-    done = core.steps * lanes * np.where(lanes > 1, 1.0, width)
+    width, vectors = _width(core, lanes, minor, strides[0]), np.ceil(lanes / LANES)
+    products = core.steps * lanes * np.where(lanes > 1, 1.0, width)
     each = pieces(lanes) / vectors
     cost = (core.steps * vectors * gathers + moved) * each + 2
+    # A sum's results are fetched and put away once for all its steps.
     cost = cost + np.where(core.sums, 2 * results * each / core.length, 0.0)
+    yield "core_lanes", log2(width)
+    yield "core_results", log2(results)
+    yield "core_held", log2(held)
+    yield "core_moved", log2(moved / (core.steps * vectors))
+    yield "core_instructions", log2((core.steps * vectors + moved) / products)
+    yield "core_cost", log2(cost / products) + 4
+
+
+def _shape(core: Core, minor: int) -> Iterator[tuple[str, Floats]]:
     yield "core_length", log2(core.length)
     yield "core_sums", np.where(core.sums, SHARE, 0.0)
     yield "core_minor", np.where(core.axis == minor, SHARE, 0.0)
@@ -172,12 +181,6 @@ def code(
     yield "core_inside", log2(core.inside[:, minor])
     yield "core_around", log2(core.around)
     yield "core_around_sums", np.where(core.around_sums, SHARE, 0.0)
-    yield "core_lanes", log2(width)
-    yield "core_results", log2(results)
-    yield "core_held", log2(held)
-    yield "core_moved", log2(moved / (core.steps * vectors))
-    yield "core_instructions", log2((core.steps * vectors + moved) / done)
-    yield "core_cost", log2(cost / done) + 4
 
 
 def _width(core: Core, lanes: Floats, minor: int, apart: Floats) -> Floats:
