@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorese.language.accesses import Index, Operand, coefficient, iterators, touched
+from tensorese.language.scale import SHARE, log2
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -28,8 +29,6 @@ RESULTS = REGISTERS - 4
 """Registers that are left for results beside what is multiplied."""
 LEAST_JOINED = 4
 """Neighbours in an unrolled body that LLVM makes a vector of."""
-SHARE = 4.0
-"""A share of 1 is written as 4, of the order of the logarithms beside it."""
 OPERANDS = ("out", "first", "second")
 
 NAMES: tuple[str, ...] = (
@@ -67,10 +66,6 @@ class Core(NamedTuple):
     """Those of them that add to the same result."""
     inside: Floats
     """`[n, axes]`: iterations of each axis in one step of the core."""
-
-
-def log2(x: Floats) -> Floats:
-    return np.asarray(np.log2(np.maximum(x, 1e-3)))
 
 
 def pieces(lanes: Floats) -> Floats:

@@ -19,10 +19,11 @@ import numpy.typing as npt
 
 from tensorese.language import cpu_code
 from tensorese.language.accesses import Block, Operand, box, coefficient, iterators, touched
-from tensorese.language.cpu_code import LANES, OPERANDS, REGISTERS, SHARE, pieces
+from tensorese.language.cpu_code import LANES, OPERANDS, REGISTERS, pieces
 from tensorese.language.cpu_traffic import Loop, bytes_of, clashes, pages, traffic
 from tensorese.language.plan import Plan
 from tensorese.language.repeated import repeated
+from tensorese.language.scale import SHARE, log2
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Put: TypeAlias = Callable[[str, Any], None]
@@ -73,10 +74,6 @@ N_FEATURES = len(NAMES)
 _COLUMN = {name: k for k, name in enumerate(NAMES)}
 
 
-def _log2(x: Any) -> Floats:
-    return np.asarray(np.log2(np.maximum(x, 1e-3)))
-
-
 @dataclass(frozen=True, kw_only=True)
 class CpuPhysics:
     """The features of one sketch's programs."""
@@ -121,18 +118,18 @@ class CpuPhysics:
         put("attached", SHARE * (1 + plan.attached) / max(1, len(plan.order)))
         put("cached", SHARE * plan.cached)
         if plan.unroll is not None:
-            put("unroll", _log2(values[:, plan.unroll] + 1))
+            put("unroll", log2(values[:, plan.unroll] + 1))
             put("no_unroll", SHARE * (values[:, plan.unroll] == 0))
         for k, cut in enumerate(plan.factored[:N_FACTORED]):
             put(f"factored_{k}", SHARE)
-            put(f"factor_outer_{k}", _log2(values[:, cut.parts[0]]))
-            put(f"factor_inner_{k}", _log2(values[:, cut.parts[-1]]))
+            put(f"factor_outer_{k}", log2(values[:, cut.parts[0]]))
+            put(f"factor_inner_{k}", log2(values[:, cut.parts[-1]]))
             put(f"factors_inner_{k}", SHARE * cut.inner)
         for k, located in enumerate(plan.locations[:N_LOCATIONS]):
             at = values[:, located.decision]
             put(f"inlined_{k}", SHARE * (at == -2))
             put(f"at_root_{k}", SHARE * (at == -1))
-            put(f"depth_{k}", _log2(np.maximum(at, -1) + 2))
+            put(f"depth_{k}", log2(np.maximum(at, -1) + 2))
         if plan.locations and not plan.tiles and self.blocks and len(values):
             self._repeated(values, put)
 
@@ -141,7 +138,7 @@ class CpuPhysics:
         located = self.plan.locations
         rows = values[:, [one.decision for one in located]]
         names = [one.block for one in located]
-        found = _log2(repeated(self.blocks, self.plan.inlined, names, rows))
+        found = log2(repeated(self.blocks, self.plan.inlined, names, rows))
         for k in range(min(N_LOCATIONS, len(located))):
             put(f"repeated_{k}", found[:, k])
         put("repeated", found[:, -1])
@@ -167,12 +164,12 @@ class _Nest:
     def describe(self, producer: Callable[[str], Operand | None], put: Put) -> None:
         bands = [self._band(depth, part) for _, depth, part in BANDS]
         for (name, _, _), product in zip(BANDS, bands, strict=True):
-            put(name, _log2(product))
+            put(name, log2(product))
         s3, r1, s2, r0, _, _ = bands
         iterations = np.prod(bands, axis=0)
         put("tiled", SHARE)
-        put("iterations", _log2(iterations))
-        put("reduction", _log2(r0 * r1))
+        put("iterations", log2(iterations))
+        put("reduction", log2(r0 * r1))
         self._axes(put)
         lanes = self.part.get(self.plan.order[-1], np.ones(self.n))
         self._vectors(lanes, put)
@@ -199,7 +196,7 @@ class _Nest:
             loops = sorted(loop for loop, parts in self.depth.items() if parts == depth)
             for k, loop in enumerate(reversed(loops[-most:])):
                 for part in range(depth):
-                    put(f"{kind}{k}_{letter}{part}", _log2(self.part[loop, part]))
+                    put(f"{kind}{k}_{letter}{part}", log2(self.part[loop, part]))
 
     def _lengths(self, level: int) -> Floats:
         """`[n, axes]`: iterations of each axis inside the `level` innermost bands."""
@@ -212,14 +209,14 @@ class _Nest:
 
     def _vectors(self, lanes: Floats, put: Put) -> None:
         vectors = np.ceil(lanes / LANES)
-        put("lanes", _log2(lanes))
+        put("lanes", log2(lanes))
         put("lanes_filled", SHARE * lanes / (vectors * LANES))
-        put("vectors", _log2(vectors))
+        put("vectors", log2(vectors))
         put("scalar", SHARE * (lanes == 1))
-        put("pieces", _log2(pieces(lanes)))
+        put("pieces", log2(pieces(lanes)))
         put("pieces_filled", SHARE * lanes / (pieces(lanes) * LANES))
         for name, part in (("minor_s2", 2), ("minor_s1", 1)):
-            put(name, _log2(self.part.get((self.minor, part), np.ones(self.n))))
+            put(name, log2(self.part.get((self.minor, part), np.ones(self.n))))
         outer = self.part.get((self.minor, 0), np.ones(self.n))
         put("minor_whole", SHARE * (outer == 1))
 
@@ -230,9 +227,9 @@ class _Nest:
         limit = np.maximum(self.values[:, self.plan.unroll], 0.25)
         unrolled = np.ones(self.n)
         for name, steps in (("s3", body), ("r1", body * r1), ("s2", body * r1 * s2)):
-            put(f"unroll_{name}", np.clip(_log2(limit) - _log2(steps), -8, 8))
+            put(f"unroll_{name}", np.clip(log2(limit) - log2(steps), -8, 8))
             unrolled = np.where(steps <= limit, steps, unrolled)
-        put("unrolled", _log2(unrolled))
+        put("unrolled", log2(unrolled))
 
     def _operands(self) -> list[Operand]:
         """What is written, then the two largest reads, weights last."""
@@ -254,17 +251,17 @@ class _Nest:
     ) -> None:
         vectors = np.ceil(lanes / LANES)
         accumulators = s3 / lanes * vectors
-        put("accumulators", _log2(accumulators))
-        put("spilled", np.clip(_log2(accumulators / (REGISTERS - 4)), -4, 6))
-        put("held", _log2(accumulators * r1))
+        put("accumulators", log2(accumulators))
+        put("spilled", np.clip(log2(accumulators / (REGISTERS - 4)), -4, 6))
+        put("held", log2(accumulators * r1))
         loads = np.zeros(self.n)
         for operand in operands[1:]:
             elements = touched(operand, inner).prod(1)
             along = any(self.minor in iterators(index) for index in operand.indices)
             loads = loads + (elements / lanes * vectors if along else elements)
         if len(operands) > 1:
-            put("loads", _log2(loads))
-            put("per_load", _log2(accumulators / np.maximum(loads, 1e-3)))
+            put("loads", log2(loads))
+            put("per_load", log2(accumulators / np.maximum(loads, 1e-3)))
 
     def _core(self, operands: Sequence[Operand], lanes: Floats, put: Put) -> None:
         if not operands:
@@ -296,10 +293,10 @@ class _Nest:
                 needed = bytes_of(operand, touched(operand, lengths))
                 sets[level] = sets[level] + needed
                 if level in LEVELS:
-                    put(f"{name}_{level}", _log2(needed) - 2)
+                    put(f"{name}_{level}", log2(needed) - 2)
             self._shape(name, operand, boxes[3], put)
         for level in LEVELS:
-            put(f"set_{level}", _log2(sets[level]) - 10)
+            put(f"set_{level}", log2(sets[level]) - 10)
         for name, size in CACHES.items():
             fitting = [sets[k] <= size for k in range(1, len(boxes))]
             put(f"{name}_level", np.sum(fitting, axis=0))
@@ -310,20 +307,20 @@ class _Nest:
         loops = [Loop(key[0], self.part.get(key, one)) for key in reversed(self.plan.order)]
         moved = traffic(operands, loops, self.axes, list(CACHES.values()))
         for cache, by_operand in zip(CACHES, moved, strict=True):
-            put(f"{cache}_moved", _log2(by_operand.sum(0) / total) + 4)
+            put(f"{cache}_moved", log2(by_operand.sum(0) / total) + 4)
             for name, mine in zip(OPERANDS, by_operand, strict=False):
-                put(f"{cache}_{name}", _log2(mine / total) + 4)
+                put(f"{cache}_{name}", log2(mine / total) + 4)
 
     def _shape(self, name: str, operand: Operand, lengths: Floats, put: Put) -> None:
         cells = touched(operand, lengths)
         run = cells.prod(1) if operand.free else cells[:, -1]
-        put(f"{name}_run", _log2(run))
-        put(f"{name}_waste", _log2(bytes_of(operand, cells) / (cells.prod(1) * operand.element)))
-        put(f"{name}_pages", _log2(pages(operand, cells)))
-        put(f"{name}_clashes", _log2(clashes(operand, cells)))
+        put(f"{name}_run", log2(run))
+        put(f"{name}_waste", log2(bytes_of(operand, cells) / (cells.prod(1) * operand.element)))
+        put(f"{name}_pages", log2(pages(operand, cells)))
+        put(f"{name}_clashes", log2(clashes(operand, cells)))
         put(f"{name}_strided", SHARE * self._stride(operand) / 2)
         if name == "out":
-            put("store_run", _log2(box(operand, self._lengths(1))[:, -1]))
+            put("store_run", log2(box(operand, self._lengths(1))[:, -1]))
 
     def _stride(self, operand: Operand) -> float:
         """Of the vector's elements: 0 one value for all, 1 neighbours, 2 apart."""
@@ -351,10 +348,10 @@ class _Nest:
                     break
                 chunks = np.where(going, chunks * self.part[loop, part], chunks)
                 going = going & (chunks <= JOBS_PER_CORE * cores) & (place < stop)
-            put(f"chunks_{cores}", _log2(chunks))
+            put(f"chunks_{cores}", log2(chunks))
             put(f"balance_{cores}", SHARE * chunks / (np.ceil(chunks / cores) * cores))
-            put(f"busy_{cores}", np.clip(_log2(chunks / cores), -6, 3))
-        put("chunk_work", _log2(total / chunks))
+            put(f"busy_{cores}", np.clip(log2(chunks / cores), -6, 3))
+        put("chunk_work", log2(total / chunks))
 
     def _location(self, producer: Callable[[str], Operand | None], total: Floats, put: Put) -> None:
         """Work and memory of the first producer that is computed inside the nest."""
@@ -368,14 +365,14 @@ class _Nest:
             elements = cells.prod(1)
             whole = float(np.prod(operand.shape, dtype=np.float64))
             moved = at >= 0
-            put("recomputed", np.where(moved, _log2(elements * trips / whole), 0.0))
-            put("located_bytes", np.where(moved, _log2(elements * operand.element) - 8, 0.0))
-            put("located_trips", np.where(moved, _log2(trips), 0.0))
+            put("recomputed", np.where(moved, log2(elements * trips / whole), 0.0))
+            put("located_bytes", np.where(moved, log2(elements * operand.element) - 8, 0.0))
+            put("located_trips", np.where(moved, log2(trips), 0.0))
             # Copied in vectors of whole runs: a run of one element is a copy by elements.
-            put("located_run", np.where(moved, _log2(cells[:, -1]), 0.0))
-            put("located_rows", np.where(moved, _log2(elements / cells[:, -1]), 0.0))
+            put("located_run", np.where(moved, log2(cells[:, -1]), 0.0))
+            put("located_rows", np.where(moved, log2(elements / cells[:, -1]), 0.0))
             copies = np.where(moved, elements * trips, np.where(at == -1, whole, 0.0)) / total
-            put("located_share", _log2(copies) + 10)
+            put("located_share", log2(copies) + 10)
             return
 
     def _below(self, at: Floats) -> tuple[Floats, Floats]:
@@ -393,6 +390,6 @@ class _Nest:
             return
         inside, trips = self._below(np.full(self.n, float(self.plan.attached)))
         cells = box(operands[0], inside)
-        put("ending_run", _log2(cells[:, -1]))
-        put("ending_bytes", _log2(cells.prod(1) * operands[0].element) - 8)
-        put("ending_trips", _log2(trips))
+        put("ending_run", log2(cells[:, -1]))
+        put("ending_bytes", log2(cells.prod(1) * operands[0].element) - 8)
+        put("ending_trips", log2(trips))

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from tensorese.language.accesses import Block, coefficient, iterators
 from tensorese.language.plan import Plan
+from tensorese.language.scale import SHARE, log2
 from tensorese.language.tiling import Axis, Tiling
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -56,12 +57,6 @@ NAMES: tuple[str, ...] = (
 )
 N_FEATURES = len(NAMES)
 _COLUMN = {name: k for k, name in enumerate(NAMES)}
-SHARE = 4.0
-"""A share of 1 is written as 4, of the order of the logarithms beside it."""
-
-
-def log2(x: Any) -> Floats:
-    return np.asarray(np.log2(np.maximum(x, 1e-3)))
 
 
 def fill(count: Floats, lanes: int = WARP) -> Floats:
