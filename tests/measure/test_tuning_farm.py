@@ -12,7 +12,9 @@ import pytest
 import farm_support as programs
 from tensorese.measure.base import Candidate
 from tensorese.measure.crew import Worker
+from tensorese.measure.jobs import Job
 from tensorese.measure.tuning_farm import FINALIST, Cancelled, TuningFarm
+from tensorese.measure.wire import Message
 from tensorese.records.nouns import Status
 
 pytestmark = pytest.mark.tvm
@@ -61,6 +63,26 @@ def test_cancelled_it_ends_what_it_is_at_and_gives_up_the_rest() -> None:
         with pytest.raises(Cancelled):
             list(ticket)
         assert ticket.remaining > 0
+
+
+def test_cancelled_during_a_second_look_the_contender_is_recorded() -> None:
+    """Ctrl-C found a run that waited for ever: nobody recorded who was being looked at again."""
+    with TuningFarm(programs.host_target()) as farm:
+        director = farm._director
+        asked = director._run_message
+
+        def cancel_at_another_look(job: Job, best: float) -> Message:
+            if job.run:
+                farm.cancel()
+            return asked(job, best)
+
+        director._run_message = cancel_at_another_look  # type: ignore[method-assign]
+        ticket = farm.submit(programs.good())
+        waiting = threading.Thread(target=list, args=(ticket,), daemon=True)
+        waiting.start()
+        waiting.join(timeout=60)
+        assert farm.cancelled, "no candidate was looked at again"
+        assert not waiting.is_alive() and ticket.remaining == 0
 
 
 def test_builds_far_beyond_the_usual_are_cut() -> None:

@@ -216,7 +216,13 @@ class TuningDirector(Director):
     def _is_looked_at_again(self, job: Job, reply: Message) -> bool:
         if job.candidate.origin == FINALIST:
             return False  # its turns are its other looks
-        return super()._is_looked_at_again(job, reply)
+        if not self.farm.cancelled:
+            return super()._is_looked_at_again(job, reply)
+        if not job.run:
+            return False
+        self.second_look.seen(job, reply)  # it was forgotten with the others: nobody else ends it
+        self._finish(job, Status.OK, run=job.run)
+        return True
 
     def _record(self, job: Job, *rest: Any) -> Any:
         if job.candidate.origin == FINALIST:
