@@ -107,6 +107,38 @@ def _figures(rows: Rows, best: dict[str, Any] | None, lowered: dict[str, Any] | 
     )
 
 
+def together(rows: Rows) -> list[str]:
+    """Over all platforms of a store: a task counts once, with its mean over the platforms.
+
+    The same 100 tasks are judged everywhere, so this is where a difference can be told from luck.
+    """
+    lines = [
+        "| store (platforms) | against | tasks | top-1 | top-5 |",
+        "|---|---|---|---|---|",
+    ]
+    for store in sorted({row["store"] for row in rows}):
+        mine = [row for row in rows if row["store"] == store]
+        platforms = sorted({row["platform"] for row in mine})
+        for rival in TREES:
+            gains: list[dict[str, list[float]]] = [{}, {}]
+            for platform in platforms:
+                of = [row for row in mine if row["platform"] == platform]
+                ours = [row for row in of if row["model"] == f"{platform} with trees"]
+                theirs = [row for row in of if row["model"] == rival]
+                for k, found in enumerate(gains if ours and theirs else ()):
+                    us, them = by_task(ours, k), by_task(theirs, k)
+                    for task in sorted(set(us) & set(them)):
+                        found.setdefault(task, []).append(us[task] - them[task])
+            if gains[0]:
+                told = [bootstrap([float(np.mean(v)) for v in g.values()]) for g in gains]
+                shown = [f"{i.mean:+.3f} [{i.low:+.3f}, {i.high:+.3f}]" for i in told]
+                count = len(gains[0])
+                lines.append(
+                    f"| {store} ({len(platforms)}) | {rival} | {count} | {shown[0]} | {shown[1]} |"
+                )
+    return lines
+
+
 def choices(rows: Rows) -> list[str]:
     """What was tried on validation tasks, the mean over platforms, models and seeds."""
     lines = ["| store | recipe | top-1 | top-5 | mean of the top five |", "|---|---|---|---|---|"]
@@ -127,6 +159,9 @@ def main() -> None:
     test = [row for row in rows if row["part"] == "test"]
     lines = ["# The models that ship, on test rows", ""]
     lines += table(test, ceilings(args.again))
+    lines += ["", "## All platforms of a store together", ""]
+    lines += ["The platform's own model with trees, less each tree; paired by task.", ""]
+    lines += together(test)
     lines += ["", "## Recipes on validation tasks", ""]
     lines += choices([row for row in rows if row["part"] == "validation"])
     (RESULTS / "models.md").write_text("\n".join(lines) + "\n")

@@ -20,7 +20,7 @@ from tensorese.collect.tasklist import read_tasks
 from tensorese.records.store import Store
 
 TITLES = {
-    "cpu": "CPU programs: 1, 2 and 16 cores of Intel Emerald Rapids, 2 of AMD Zen 4",
+    "cpu": "CPU programs: 1, 2 and 16 cores of Intel Emerald Rapids, 2 of AMD Zen 4 and Zen 3",
     "h200": "CUDA programs: NVIDIA H200, fp32",
 }
 

@@ -68,7 +68,7 @@ def nearest_model(
     save_model(folder / "others", model.cpu(), Card(training_workloads=others.tasks))
     seen = replace(given, programs=others)
     forests = {name: grow(seen, name, tasks) for name in others.platforms}
-    grown = {name: forest for name, forest in forests.items() if forest is not None}
+    grown = {name: found["own"] for name, found in forests.items() if "own" in found}
     if grown:  # as the models that ship have them
         add_trees(folder / "others", grown, TREE_VOTES)
     choice = choose(Platform(name=hidden), [folder])

@@ -63,13 +63,13 @@ def test_a_card_counts_valid_programs_test_tasks_and_what_is_shared(
         facts = platform_facts(store, "one", {workload: "dense"})
         assert (facts.programs, facts.valid, facts.test_programs) == (5, 4, 1)
         assert facts.by_class == {"dense": 3}
-        assert shared_programs(store, ["one", "two"]) == 3
+        assert shared_programs(store, ["one", "two"])[-1] == 3
         noise = {"n": 4, "median": 0.01, "p90": 0.04, "bias": 0.0}
         oracle = {"tasks": 1.0, "programs": 16.0, "top1": 0.9, "top5": 1.0}
         text = card("Title", store, [], {"one": {**noise, "oracle": oracle}}, "A remark.")
     assert text.startswith("# Title\n")
     assert "| `one` | 5 | 4 | 1 | 1 (1) |" in text
-    assert "Valid on every platform of this store: 3 programs." in text
+    assert "Valid on every platform of this store: 3 programs (" in text
     assert "| `one` | 4 | 1.0% | 4.0% | +0.0% | 0.900 | 1.000 | 1 tasks of 16 programs |" in text
     assert "A remark." in text and "CC BY 4.0" in text
 

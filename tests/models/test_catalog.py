@@ -83,6 +83,22 @@ def test_distances() -> None:
     assert distance(two, {"kind": "cuda"}) == math.inf == distance({}, {})
 
 
+@pytest.mark.parametrize(
+    ("wanted", "nearest"),
+    [
+        ("znver2-8c", "znver3-2c"),
+        ("haswell-2c", "znver3-2c"),
+        ("znver5-16c", "znver4-2c"),
+        ("icelake-server-4c", "emeraldrapids-2c"),
+    ],
+)
+def test_the_width_of_vectors_counts_before_the_maker(wanted: str, nearest: str) -> None:
+    known = ("znver3-2c", "znver4-2c", "emeraldrapids-2c")
+    gaps = {name: distance(target_of(wanted, "{}"), target_of(name, "{}")) for name in known}
+    assert gaps[nearest] == min(gaps.values())
+    assert (min(gaps, key=lambda name: gaps[name]) == "znver3-2c") == (nearest == "znver3-2c")
+
+
 def test_users_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert user_models() == tmp_path / "tensorese" / "models"

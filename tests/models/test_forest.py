@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import save_file
 from test_small import small_model
 
 from tensorese.language.machines import feature_names
 from tensorese.models.batch import ProgramBatch
-from tensorese.models.disk import TREES, Card, ModelError
+from tensorese.models.disk import TREES, Card, ModelError, read_config
 from tensorese.models.folder import load_model, save_model
 from tensorese.models.forest import (
     CHUNK,
@@ -21,6 +23,8 @@ from tensorese.models.forest import (
     add_trees,
     from_lightgbm,
     mean_of,
+    read_forests,
+    sum_of,
     with_known,
 )
 from tensorese.models.small import SmallModel
@@ -55,6 +59,8 @@ def test_the_mean_of_forests_of_different_size() -> None:
     both = mean_of([leaf, one, _stump(1)])
     wanted = (leaf.predict(features) + one.predict(features) + _stump(1).predict(features)) / 3
     np.testing.assert_allclose(both.predict(features), wanted, rtol=1e-6)
+    total = sum_of([leaf, one, _stump(1)]).predict(features)
+    np.testing.assert_allclose(total, 3 * wanted, rtol=1e-6)
 
 
 def test_what_is_known_is_asked_no_more() -> None:
@@ -129,6 +135,48 @@ def test_a_saved_model_keeps_its_trees(tmp_path: Path) -> None:
     save_model(tmp_path / "b", load_model(tmp_path / "a").model, Card())
     kept = SmallModel(tmp_path / "b")
     assert kept.votes == 3 and set(kept.forests) == {"two-2c"}
+
+
+def _grown(n_features: int = 6, leaves: int = 15) -> tuple[Forest, np.ndarray[Any, Any]]:
+    lightgbm = pytest.importorskip("lightgbm")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(3000, n_features)).astype(np.float32)
+    settings = {"num_leaves": leaves, "verbose": -1, "num_threads": 1, "min_data_in_leaf": 1}
+    y = x.sum(1) + rng.normal(size=len(x))
+    return from_lightgbm(lightgbm.train(settings, lightgbm.Dataset(x, y), 10)), x
+
+
+@pytest.mark.parametrize(("n_features", "leaves"), [(6, 15), (300, 15), (6, 255)])
+def test_trees_on_disk_say_the_same(tmp_path: Path, n_features: int, leaves: int) -> None:
+    """Also where features or nodes do not fit into a byte."""
+    forest, x = _grown(n_features, leaves)
+    save_model(tmp_path, small_model(), Card())
+    add_trees(tmp_path, {"two-2c": forest, "one-1c": mean_of([forest, _stump()])})
+    kept = read_forests(tmp_path, read_config(tmp_path))
+    np.testing.assert_array_equal(kept["two-2c"].predict(x), forest.predict(x))
+    other = mean_of([forest, _stump()]).predict(x)
+    np.testing.assert_array_equal(kept["one-1c"].predict(x), other)
+
+
+def test_trees_of_before_are_read(tmp_path: Path) -> None:
+    forest, x = _grown()
+    save_model(tmp_path, small_model(), Card())
+    add_trees(tmp_path, {"two-2c": forest})
+    small = (tmp_path / TREES).stat().st_size
+    whole = {f"two-2c/{name}": np.ascontiguousarray(part) for name, part in forest.parts.items()}
+    save_file(whole, tmp_path / TREES)
+    assert small < 0.6 * (tmp_path / TREES).stat().st_size
+    digest = hashlib.sha256((tmp_path / TREES).read_bytes()).hexdigest()
+    config = {**read_config(tmp_path), "trees_sha256": digest}
+    kept = read_forests(tmp_path, config)["two-2c"]
+    np.testing.assert_array_equal(kept.predict(x), forest.predict(x))
+
+
+def test_nodes_out_of_order_are_not_kept(tmp_path: Path) -> None:
+    save_model(tmp_path, small_model(), Card())
+    swapped = {**_stump().parts, "left": _stump().parts["right"], "right": _stump().parts["left"]}
+    with pytest.raises(ValueError, match="must be the next one"):
+        add_trees(tmp_path, {"two-2c": Forest(swapped)})
 
 
 def test_torch_walks_as_numpy_does() -> None:

@@ -21,7 +21,7 @@ from tensorese.models.forest import add_trees, from_lightgbm
 from tensorese.models.programs import ProgramSet, read_programs
 from tensorese.models.tlp import TLP
 from tensorese.onboard import adapt as adapting
-from tensorese.onboard.adapt import OnboardError, adapt, labelled, start_from
+from tensorese.onboard.adapt import FOLDS, OnboardError, adapt, labelled, start_from
 from tensorese.records.store import Store
 from tensorese.training.small import (
     Run,
@@ -107,19 +107,46 @@ def test_trees_of_the_new_labels_are_taken_where_they_rank_better(
     pytest.importorskip("lightgbm")
     monkeypatch.setattr(adapting, "VARIANTS", {"head": replace(TINY, steps=20)})
     monkeypatch.setattr(adapting, "LEAST_LEAF", 2)
-    marked: list[tuple[bool, float]] = []
-    mark = adapting._mark
+    tried = _noting(monkeypatch)
+    found = adapt(_slow(given), "lake-2c", nearest, "lake-1c")
+    assert [len(marks) for marks in tried.values()] == [1 * FOLDS, 2 * FOLDS]
+    assert next(iter(tried)) == "none"  # this model came without any
+    assert found.votes.whose == ("own" if found.model.trees is not None else "nearest")
 
-    def noted(given: SmallSet, platform: str, model: TLP, tasks: Sequence[int]) -> float:
-        found = mark(given, platform, model, tasks)
-        marked.append((model.trees is not None, found))
+
+def _noting(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[float]]:
+    """How often, and how well, each number of trees was tried."""
+    tried: dict[str, list[float]] = {}
+    marks = adapting._marks
+
+    def noted(given: SmallSet, platform: str, model: TLP, tasks: Sequence[int]) -> list[float]:
+        found = marks(given, platform, model, tasks)
+        whose = "none" if model.trees is None else str(len(model.trees.forests[platform].roots))
+        tried.setdefault(whose, []).append(float(np.mean(found)))
         return found
 
-    monkeypatch.setattr(adapting, "_mark", noted)
-    found = adapt(_slow(given), "lake-2c", nearest, "lake-1c")
-    assert [has for has, _ in marked] == [False, True, True]  # this model came without any
-    best = max(marked, key=lambda pair: pair[1])[0]
-    assert found.votes.own == best == (found.model.trees is not None)
+    monkeypatch.setattr(adapting, "_marks", noted)
+    return tried
+
+
+def test_the_nearest_trees_are_corrected_where_that_ranks_better(
+    given: SmallSet, nearest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("lightgbm")
+    monkeypatch.setattr(adapting, "VARIANTS", {"head": replace(TINY, steps=20)})
+    monkeypatch.setattr(adapting, "LEAST_LEAF", 2)
+    shutil.copytree(nearest, tmp_path / "model")
+    tasks = range(len(given.programs.tasks))
+    forest = adapting.grow(given, "lake-1c", tasks)["own"]
+    add_trees(tmp_path / "model", {"lake-1c": forest}, 8)
+    tried = _noting(monkeypatch)
+    found = adapt(_slow(given), "lake-2c", tmp_path / "model", "lake-1c")
+    count = len(forest.roots)  # its own are as many; corrected ones come on top
+    taught = str(count + adapting.TREES)
+    assert set(tried) == {"none", str(count), taught}
+    assert len(tried[str(count)]) == 4 * FOLDS and len(tried[taught]) == 2 * FOLDS
+    best = max(tried, key=lambda whose: max(tried[whose]))
+    assert best != "none" and found.model.trees is not None
 
 
 def test_without_lightgbm_no_tree_is_grown(

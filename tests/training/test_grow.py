@@ -12,7 +12,7 @@ from cpu_records_support import cpu_measurements
 from tensorese.evaluation.trees import tree_labels
 from tensorese.models.programs import read_programs
 from tensorese.records.store import Store
-from tensorese.training.grow import grow_forest, grow_shared, shares_of
+from tensorese.training.grow import grow_forest, grow_shared, grow_taught, shares_of
 from tensorese.training.many import keep_labels
 from tensorese.training.small import only, small_set
 
@@ -47,6 +47,26 @@ def test_a_forest_of_both_says_their_mean(tmp_path: Path) -> None:
     index, octaves = tree_labels(labels, tasks, octaves=True)
     rest = (2 * half - said)[index]
     assert np.corrcoef(rest, octaves)[0, 1] > 0.5
+
+
+def test_another_platforms_trees_are_taught_what_they_get_wrong(tmp_path: Path) -> None:
+    pytest.importorskip("lightgbm")
+    with Store.open(tmp_path, create=True) as store:
+        store.ingest(cpu_measurements(("lake-1c", "lake-16c")))
+        given = small_set(read_programs([store]))
+    tasks = range(len(given.programs.tasks))
+    some, others = [t for t in tasks if t % 3], [t for t in tasks if not t % 3]
+    setting = {"num_leaves": 7, "min_data_in_leaf": 5, "num_threads": 1, "verbose": -1}
+    theirs = only(given.programs, "lake-1c")
+    mine = only(given.programs, "lake-16c")
+    known = grow_forest(given.features, theirs, tasks, 40, setting, both=True)
+    taught = grow_taught(given.features, *tree_labels(mine, some), 40, setting, known)
+    assert len(taught.roots) == len(known.roots) + 40
+    index, share = tree_labels(mine, others)
+    _, octaves = tree_labels(mine, others, octaves=True)
+    wanted = (share + octaves) / 2
+    error = [np.abs(f.predict(given.features[index]) - wanted).mean() for f in (known, taught)]
+    assert error[1] < 0.7 * error[0]
 
 
 def test_the_best_of_few_labels_is_guessed_from_the_others(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ def onboard(
 
     The same command again goes on with its store. Ctrl-C ends the measuring, not the learning.
     """
+    from tensorese.cli.collect_view import Lines
     from tensorese.models.catalog import Choice, user_models
     from tensorese.models.disk import read_config
     from tensorese.onboard import session
@@ -57,7 +58,17 @@ def onboard(
     )
     say = _quiet if as_json else _say
     say(f"{platform.name}: starting from {choice.folder.name}, {choice.why}")
-    whole = session.measure_probes(job, _session(job), tasks, say)
+    watch = _unwatched if as_json else Lines(platform.name).update
+    whole = session.measure_probes(job, _session(job), tasks, say, watch)
+    from tensorese.training.grow import can_grow  # torch: after measuring, which goes without
+
+    if can_grow():
+        say("learning from what was measured: networks and trees")
+    else:
+        say(
+            "learning from what was measured: networks alone, since trees need LightGBM; "
+            "pip install 'tensorese[baselines]' and the same command again learn more"
+        )
     found = session.learn(job)
     _print(found, folder, as_json)
     return 0 if whole else 130
@@ -69,6 +80,10 @@ def _say(text: str) -> None:
 
 def _quiet(text: str) -> None:
     """JSON alone goes out."""
+
+
+def _unwatched(tally: Any) -> None:
+    """As `_quiet`."""
 
 
 def _nearest(platform: Any) -> Any:

@@ -41,8 +41,9 @@ def card(
     facts = [platform_facts(store, name, classes) for name in platforms]
     parts = [f"# {title}", METHOD, _table(facts)]
     if len(platforms) > 1:
-        shared = shared_programs(store, platforms)
-        parts.append(f"Valid on every platform of this store: {shared:,} programs.")
+        *fewer, everywhere = shared_programs(store, platforms)
+        told = ", ".join(f"{n:,} on {k} or more" for k, n in enumerate(fewer, 1))
+        parts.append(f"Valid on every platform of this store: {everywhere:,} programs ({told}).")
     parts.extend(["## Classes of the training part, valid programs", _classes(facts)])
     parts.extend(["## Noise", _noise(noise)])
     if remarks:

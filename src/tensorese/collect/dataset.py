@@ -80,14 +80,17 @@ def platform_facts(store: Store, platform: str, classes: Mapping[str, str]) -> P
     )
 
 
-def shared_programs(store: Store, platforms: Sequence[str]) -> int:
-    """Programs that are valid on every one of the platforms."""
-    found: set[str] | None = None
+def shared_programs(store: Store, platforms: Sequence[str]) -> list[int]:
+    """Programs that are valid on one of the platforms or more, on two or more, ... on all."""
+    counts: Counter[str] = Counter()
     for platform in platforms:
         table = store.table(["program_id"], platform=platform, status=Status.OK)
-        mine = set(table["program_id"].to_pylist())
-        found = mine if found is None else found & mine
-    return len(found or ())
+        counts.update(set(table["program_id"].to_pylist()))
+    by_count = Counter(counts.values())
+    return [
+        sum(n for count, n in by_count.items() if count >= least)
+        for least in range(1, len(platforms) + 1)
+    ]
 
 
 def nearest_train(task: ListedTask, train: Iterable[ListedTask]) -> tuple[ListedTask, float] | None:

@@ -21,6 +21,12 @@ from tensorese.records.nouns import Platform
 
 SHIPPED = Path(__file__).parent / "shipped"
 _FAR = 1000.0  # another make of processor is further than any number of cores
+_WIDE = (
+    *("skylake-avx512", "cascadelake", "cooperlake", "cannonlake", "icelake", "tigerlake"),
+    *("rocketlake", "sapphirerapids", "emeraldrapids", "graniterapids", "diamondrapids"),
+    *("znver4", "znver5", "znver6", "x86-64-v4", "knl", "knm"),
+)
+"""LLVM's names, or beginnings of them, of CPUs whose vectors have 512 bits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,10 +112,15 @@ def distance(wanted: dict[str, Any], known: dict[str, Any]) -> float:
 
 
 def _unlike(one: str, other: str) -> float:
-    """0 for the same CPU, half for another of its line (znver3, znver4), 1 for any other."""
+    """0 for the same CPU, half for another of its line (znver2, znver3), 1 for any other.
+
+    Twice as wide vectors, and twice as many of them, change which programs are fast more than the
+    maker does: that alone counts 2.
+    """
     if one == other:
         return 0.0
-    return 0.5 if one.rstrip("0123456789") == other.rstrip("0123456789") else 1.0
+    alike = one.rstrip("0123456789") == other.rstrip("0123456789")
+    return (0.5 if alike else 1.0) + 2.0 * (one.startswith(_WIDE) != other.startswith(_WIDE))
 
 
 def _number(arch: str) -> float:

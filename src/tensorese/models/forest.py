@@ -77,8 +77,8 @@ class Forest:
         return found
 
 
-def mean_of(forests: Sequence[Forest]) -> Forest:
-    """One forest that says the mean of what several say."""
+def sum_of(forests: Sequence[Forest]) -> Forest:
+    """One forest that says the sum of what several say."""
     size = max(forest.parts["feature"].shape[1] for forest in forests)
     blank = {"feature": LEAF}
     parts = {}
@@ -92,8 +92,13 @@ def mean_of(forests: Sequence[Forest]) -> Forest:
             for forest in forests
         ]
         parts[name] = np.concatenate(padded)
-    parts["value"] = parts["value"] / np.float32(len(forests))
     return Forest(parts)
+
+
+def mean_of(forests: Sequence[Forest]) -> Forest:
+    """One forest that says the mean of what several say."""
+    parts = sum_of(forests).parts
+    return Forest({**parts, "value": parts["value"] / np.float32(len(forests))})
 
 
 def rounded_down(threshold: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
@@ -107,8 +112,52 @@ def read_forests(folder: Path, config: Mapping[str, Any]) -> dict[str, Forest]:
     if "trees_sha256" not in config:
         return {}
     parts = load(read_bytes(folder, config, TREES, "trees_sha256"))
-    named = {name.rpartition("/")[0] for name in parts}
-    return {name: Forest({part: parts[f"{name}/{part}"] for part in PARTS}) for name in named}
+    named: dict[str, dict[str, npt.NDArray[Any]]] = {}
+    for name, part in parts.items():
+        platform, _, kind = name.rpartition("/")
+        named.setdefault(platform, {})[kind] = part
+    return {platform: Forest(_unfolded(kept)) for platform, kept in named.items()}
+
+
+def _folded(forest: Forest) -> dict[str, npt.NDArray[Any]]:
+    """As it is kept: a node is a leaf's value or a threshold, and left is the next node.
+
+    6 bytes a node instead of 14 where features and nodes are fewer than 255.
+    """
+    parts = forest.parts
+    is_leaf = parts["feature"] == LEAF
+    following = np.broadcast_to(np.arange(1, is_leaf.shape[1] + 1), is_leaf.shape)
+    if not (is_leaf | (parts["left"] == following)).all():
+        raise ValueError("left of a node must be the next one: grow or pack the trees anew")
+    number = np.where(is_leaf, parts["value"], rounded_down(parts["threshold"]))
+    feature = np.where(is_leaf, 0, parts["feature"] + 1)  # 0 for a leaf
+    right = np.where(is_leaf, 0, parts["right"])
+    return {
+        "feature": _narrow(feature),
+        "right": _narrow(right),
+        "number": np.ascontiguousarray(number, dtype=np.float32),
+    }
+
+
+def _narrow(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    kind = np.uint8 if numbers.max(initial=0) < 256 else np.int16
+    return np.ascontiguousarray(numbers, dtype=kind)
+
+
+def _unfolded(kept: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, npt.NDArray[Any]]:
+    """What a `Forest` takes; files of before have all of it."""
+    if "number" not in kept:
+        return kept
+    feature = kept["feature"].astype(np.int16) - 1  # LEAF where it was 0
+    is_leaf = feature == LEAF
+    following = np.broadcast_to(np.arange(1, feature.shape[1] + 1, dtype=np.int16), feature.shape)
+    return {
+        "feature": feature,
+        "threshold": np.where(is_leaf, np.float32(0), kept["number"]),
+        "left": np.where(is_leaf, np.int16(0), following),
+        "right": kept["right"].astype(np.int16),
+        "value": np.where(is_leaf, kept["number"], np.float32(0)),
+    }
 
 
 def add_trees(folder: Path, forests: Mapping[str, Forest], votes: int | None = None) -> None:
@@ -120,9 +169,9 @@ def add_trees(folder: Path, forests: Mapping[str, Forest], votes: int | None = N
     if votes is not None:
         config["tree_votes"] = votes
     parts = {
-        f"{name}/{part}": np.ascontiguousarray(forest.parts[part])
+        f"{name}/{kind}": part
         for name, forest in forests.items()
-        for part in PARTS
+        for kind, part in _folded(forest).items()
     }
     save_file(parts, folder / TREES)
     config["trees_sha256"] = hashlib.sha256((folder / TREES).read_bytes()).hexdigest()

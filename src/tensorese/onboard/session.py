@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from tensorese import interrupts
+from tensorese.collect.collector import Tally
 from tensorese.collect.session import GivenProgram, Session, collect
 from tensorese.collect.tasklist import ListedTask
 from tensorese.models.catalog import Choice
@@ -23,13 +24,14 @@ from tensorese.records.store import Store
 STORE = "store"
 SAMPLED = 192
 """Rows of each sketch that probes are chosen from."""
-PER_MINUTE = 60
+PER_MINUTE = 240
 """Programs a minute that are prepared for; what time does not suffice for is left out."""
-MOST_TASKS = 40
+MOST_TASKS = 120
 PREPARING = 0.25
 """Share of the time that building spaces may take."""
 
 Say = Callable[[str], None]
+Watch = Callable[[Tally], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +110,7 @@ def _task_probes(
 
 
 def measure_probes(
-    job: Onboarding, session: Session, tasks: Sequence[ListedTask], say: Say
+    job: Onboarding, session: Session, tasks: Sequence[ListedTask], say: Say, watch: Watch
 ) -> bool:
     """Until the minutes are over; whether it came to its end (Ctrl-C does not)."""
     began = time.monotonic()
@@ -118,7 +120,7 @@ def measure_probes(
     config = replace(session.config, minutes=max(left, 0.05), only_given=True)
     say(f"{len(given)} probes of {len(tasks)} tasks chosen; measuring for {left:.1f} minutes")
     try:
-        tally = collect(replace(session, config=config), tasks, given, lambda tally: None)
+        tally = collect(replace(session, config=config), tasks, given, watch)
     except KeyboardInterrupt:
         interrupts.forget()
         say("stopped measuring; learning from what was measured (Ctrl-C again ends at once)")

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorese.evaluation.trees import Setting, fit_rows, fit_tree, in_octaves
-from tensorese.models.forest import Forest, from_lightgbm, mean_of, with_known
+from tensorese.models.forest import Forest, from_lightgbm, mean_of, sum_of, with_known
 from tensorese.models.programs import Encoded, ProgramSet
 from tensorese.training.small import only
 
@@ -141,3 +141,21 @@ def grow_forest(
         for octaves in ((False, True) if both else (False,))
     ]
     return mean_of([from_lightgbm(tree) for tree in grown])
+
+
+def grow_taught(
+    features: npt.NDArray[np.float32],
+    index: npt.NDArray[Any],
+    share: npt.NDArray[np.float32],
+    rounds: int,
+    setting: Setting,
+    known: Forest,
+) -> Forest:
+    """Trees of other platforms with more that say what they get wrong on this one.
+
+    What carries over need not be learnt again from few labels: `share` of the programs `index`.
+    `known` tells the mean of both scales, as `grow_forest` with `both` does.
+    """
+    wrong = (share + in_octaves(share)) / 2 - known.predict(features[index])
+    more = fit_rows("lightgbm", setting, features[index], wrong.astype(np.float32), rounds)
+    return sum_of([known, from_lightgbm(more)])
