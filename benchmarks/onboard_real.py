@@ -6,7 +6,8 @@
 
 What MODEL/store holds teaches the nearest shipped head again, once a seed; the nearest head as it
 is and each taught one rank TEST's programs. Probes are of training tasks, so no test task is ever
-learnt from. Writes `benchmarks/results/onboard_real.json`.
+learnt from. Writes `benchmarks/results/NAME.json`. Where a model of the platform ships by now,
+`--start` names what there was before.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("test", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--name", default="onboard_real", help="Of the result.")
     parser.add_argument("--start", nargs=2, metavar=("FOLDER", "HEAD"), default=None)
     args = parser.parse_args()
     with Store.open(args.model / STORE) as store, Store.open(args.test) as tests:
@@ -72,7 +74,7 @@ def main() -> None:
         "runs": rows,
     }
     print(result)
-    write_result("onboard_real", result)
+    write_result(args.name, result)
 
 
 if __name__ == "__main__":

@@ -319,8 +319,9 @@ class Ship:
     def few(self, chosen: str, recipe: SmallRecipe) -> None:
         """The model over all platforms with a thousand labels of one, and that one alone."""
         named, runs = [], []
+        wanted = self.args.labels.split(",") if self.args.labels else self.own
         for platform in self.own if len(self.programs.platforms) > 1 else ():
-            for seed in range(self.args.seeds):
+            for seed in range(self.args.seeds if platform in wanted else 0):
                 cut = keep_labels(self.programs, platform, self.all, FEW_LABELS, seed=seed)
                 named += [(f"{FEW_LABELS} and others", platform, seed)]
                 runs += [Run(programs=cut, tasks=self.all, seed=seed)]
@@ -405,8 +406,9 @@ def _targets(store: Store) -> dict[str, str]:
 def trees(ship: Ship) -> None:
     """LightGBM and XGBoost on the same inputs, where installed: three settings each, chosen on
     the same validation tasks."""
+    wanted = ship.args.labels.split(",") if ship.args.labels else ship.own
     for kind in installed_trees():
-        for platform in ship.own:
+        for platform in [name for name in ship.own if name in wanted]:
             labels = only(ship.programs, platform)
             found = []
             for setting in TREES[kind]:
