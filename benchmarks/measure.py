@@ -9,6 +9,9 @@ interleaved, and worker start-up counts on both sides. Three systems:
   fixed      the farm at those very settings
   adaptive   the farm as it is by default, verification on
 
+A fourth pass, `compile`, has warm processes, one a core, compile and link the candidates and do
+nothing else: with start-up, timing and verification for free no farm could be faster.
+
 Reported: programs per second; how well per-candidate times of the faster half agree with stock,
 beside how well stock agrees with itself; and the ten best of the adaptive pass timed again
 together. Softmax, whose candidates LLVM may take minutes over, is run by the farm alone: it must
@@ -21,6 +24,7 @@ import argparse
 import itertools
 import json
 import math
+import multiprocessing
 import os
 import statistics
 import subprocess
@@ -47,7 +51,7 @@ SYSTEMS = ("stock", "fixed", "adaptive")
 def run_pass(system: str, folder: Path) -> None:
     """Measures every candidate of `folder` once and writes what it took."""
     candidates = json.loads((folder / "candidates.json").read_text())
-    passes = {"stock": stock_pass, "fixed": farm_pass, "adaptive": farm_pass}
+    passes = {"stock": stock_pass, "compile": compile_pass}
     result = passes.get(system, farm_pass)(system, candidates)
     (folder / "result.json").write_text(json.dumps(result))
 
@@ -123,6 +127,31 @@ def farm_pass(system: str, candidates: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def compile_pass(_: str, candidates: dict[str, Any]) -> dict[str, Any]:
+    """What TVM and LLVM alone take, on all cores."""
+    from tensorese.tvm_env import import_tvm
+
+    import_tvm()
+    from tensorese.measure import build_worker
+
+    build_worker.warm_up("llvm")
+    with tempfile.TemporaryDirectory() as folder:
+        jobs = [
+            {
+                "job": k,
+                "module": module,
+                "target": candidates["target"],
+                "artifact": f"{folder}/{k}",
+            }
+            for k, module in enumerate(candidates["modules"])
+        ]
+        with multiprocessing.get_context("fork").Pool(len(os.sched_getaffinity(0))) as pool:
+            started = time.perf_counter()
+            replies = pool.map(build_worker.build, jobs, chunksize=1)
+            secs = time.perf_counter() - started
+    return {"secs": secs, "failed": sum(reply["status"] != "ok" for reply in replies)}
+
+
 def _candidates(tvm: Any, candidates: dict[str, Any]) -> list[Any]:
     from tensorese.identity import workload_of
     from tensorese.measure.candidates import from_module
@@ -183,11 +212,12 @@ def compare(case: str, n: int, rounds: int) -> dict[str, Any]:
         folder = Path(name)
         n = make_candidates(case, n, folder)
         print(f"{case}: {n} candidates, {rounds} interleaved rounds", flush=True)
-        passes: dict[str, list[dict[str, Any]]] = {s: [] for s in SYSTEMS}
+        passes: dict[str, list[dict[str, Any]]] = {s: [] for s in (*SYSTEMS, "compile")}
         for _ in range(rounds):
-            for system in SYSTEMS:
+            for system in passes:
                 passes[system].append(spawn(system, folder))
         retimed = retime(folder, passes["adaptive"][-1]["times"])
+    compiled = [p["secs"] for p in passes.pop("compile")]
     rate = {s: n / statistics.median(p["secs"] for p in passes[s]) for s in SYSTEMS}
     half = faster_half([p["times"] for p in passes["stock"]])
     return {
@@ -197,6 +227,8 @@ def compare(case: str, n: int, rounds: int) -> dict[str, Any]:
         "programs_per_sec": rate,
         "ratio_fixed": rate["fixed"] / rate["stock"],
         "ratio_adaptive": rate["adaptive"] / rate["stock"],
+        "compile_secs": compiled,
+        "ratio_of_compiling_alone": n / statistics.median(compiled) / rate["stock"],
         "needed": NEEDED[case],
         "failed": {s: [p["failed"] for p in passes[s]] for s in SYSTEMS},
         "censored": [p["censored"] for p in passes["adaptive"]],
@@ -277,7 +309,8 @@ def softmax(n: int) -> dict[str, Any]:
 
 def show(result: dict[str, Any]) -> None:
     table = Table(title="64 candidates through stock and through the farm (2 cores)")
-    for column in ("case", "stock/s", "fixed/s", "adaptive/s", "fixed x", "adaptive x", "needed"):
+    columns = ("case", "stock/s", "fixed/s", "adaptive/s", "fixed x", "adaptive x")
+    for column in (*columns, "compiling alone x", "needed"):
         table.add_column(column, justify="right")
     for case, row in result["cases"].items():
         rate = row["programs_per_sec"]
@@ -286,6 +319,7 @@ def show(result: dict[str, Any]) -> None:
             *(f"{rate[s]:.2f}" for s in SYSTEMS),
             f"{row['ratio_fixed']:.1f}",
             f"{row['ratio_adaptive']:.1f}",
+            f"{row['ratio_of_compiling_alone']:.1f}",
             f"{row['needed']:.0f}",
         )
     console = Console(width=110)
