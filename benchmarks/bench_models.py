@@ -43,7 +43,11 @@ def by_task(rows: Rows, k: int) -> dict[str, float]:
 
 def paired(mine: dict[str, float], theirs: dict[str, float]) -> str:
     both = sorted(set(mine) & set(theirs))
-    interval = bootstrap([mine[task] - theirs[task] for task in both])
+    return gained([mine[task] - theirs[task] for task in both])
+
+
+def gained(differences: Sequence[float]) -> str:
+    interval = bootstrap(differences)
     return f"{interval.mean:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
 
 
@@ -110,7 +114,7 @@ def _figures(rows: Rows, best: dict[str, Any] | None, lowered: dict[str, Any] | 
 def together(rows: Rows) -> list[str]:
     """Over all platforms of a store: a task counts once, with its mean over the platforms.
 
-    The same 100 tasks are judged everywhere, so this is where a difference can be told from luck.
+    The same tasks are judged everywhere, so this is where a difference can be told from luck.
     """
     lines = [
         "| store (platforms) | against | tasks | top-1 | top-5 |",
@@ -130,8 +134,7 @@ def together(rows: Rows) -> list[str]:
                     for task in sorted(set(us) & set(them)):
                         found.setdefault(task, []).append(us[task] - them[task])
             if gains[0]:
-                told = [bootstrap([float(np.mean(v)) for v in g.values()]) for g in gains]
-                shown = [f"{i.mean:+.3f} [{i.low:+.3f}, {i.high:+.3f}]" for i in told]
+                shown = [gained([float(np.mean(v)) for v in g.values()]) for g in gains]
                 count = len(gains[0])
                 lines.append(
                     f"| {store} ({len(platforms)}) | {rival} | {count} | {shown[0]} | {shown[1]} |"
