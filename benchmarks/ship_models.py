@@ -19,7 +19,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -37,14 +37,17 @@ from tensorese.evaluation.trees import TREES, fit_tree, installed_trees, score_t
 from tensorese.models.disk import Card
 from tensorese.models.folder import save_model
 from tensorese.models.forest import Forest, add_trees, mean_of
+from tensorese.models.mtl_tlp import MTLTLP
 from tensorese.models.programs import ProgramSet, read_programs
 from tensorese.models.small import SmallModel
 from tensorese.models.tlp import TLP
 from tensorese.models.tree_votes import TreeVotes
 from tensorese.records.store import Store
 from tensorese.training.grow import (
+    OCTAVE,
     SETTING,
     grow_forest,
+    grow_relative,
     grow_shared,
     grow_taught,
     shares_of,
@@ -64,6 +67,14 @@ GROUPS = {"cpu": "mtl-cpu", "h200": "mtl-gpu"}
 """Stores of data/, and the name of the model over all of a store's platforms."""
 VALIDATION = 6
 FEW_LABELS = 1000
+# As the trees learn: speeds and their logarithms, no ranking; more programs in a step.
+SQUARED: dict[str, Any] = {
+    "loss": "mse",
+    "octaves": 10.0,
+    "regret": 0.0,
+    "dropout": 0.2,
+    "rows": 1536,
+}
 RECIPES = {
     "4 networks of 64": SmallRecipe(),
     "4 of 128": SmallRecipe(width=128),
@@ -77,6 +88,8 @@ RECIPES = {
     "4, no regret": SmallRecipe(regret=0.0),
     "8 of 64": SmallRecipe(networks=8),
     "8, dropout 0.3, long": SmallRecipe(networks=8, dropout=0.3, steps=4800),
+    "4 of 128, squared errors": SmallRecipe(width=128, **SQUARED),
+    "4 of 256, squared errors": SmallRecipe(width=256, **SQUARED),
 }
 # Shallow enough to be walked fast by numpy: settings, the number of trees, and whether as many
 # are grown of the logarithm of speed beside those of speed.
@@ -89,6 +102,8 @@ GROWN = {
 }
 TAUGHT = {**SETTING, "num_leaves": 7, "learning_rate": 0.05, "min_data_in_leaf": 20}
 """What shared trees get wrong, from a thousand labels; on validation tasks 7 leaves were best."""
+RATES = (0.125, 0.2, 0.3)
+"""What twice the time costs in trees that compare a platform with the others."""
 VOTES = (4, 8, 16, 32)
 TOGETHER = (0.0, 3.0, 10.0, 30.0)
 """How strongly the heads of the model over all platforms are pulled to their mean."""
@@ -114,6 +129,9 @@ class Ship:
         """Recipe to its models of the training side: label, seed, model."""
         self.trees, self.votes = next(iter(GROWN)), 0
         self.together = args.together or 0.0
+        self.lent = False
+        """Whether a platform's networks are those of the model over all, with its head."""
+        self.rate = OCTAVE
         self.train, self.validation = sides(self.programs, own.tasks)
         self.all = tuple(range(len(self.programs.tasks)))
 
@@ -185,6 +203,42 @@ class Ship:
         if marks:
             self.together = max(marks, key=lambda strength: float(np.mean(marks[strength])))
             self.say(f"chosen: {self.together:g}")
+
+    def choose_lenders(self, name: str, recipe: SmallRecipe) -> None:
+        """Networks of a platform's own labels, or of all platforms' with its head?"""
+        named = self.labels()
+        if GROUPS[self.name] not in dict(named) or len(named) == 1:
+            return
+        runs = [Run(programs=labels, tasks=self.train) for _, labels in named]
+        marks: dict[bool, list[float]] = {False: [], True: []}
+        for (label, _), model in zip(named, self.train_all(runs, recipe), strict=True):
+            for platform in self.judged(model):
+                mark = self._judge("validation", name, label, 0, model, platform)
+                marks[label == GROUPS[self.name]].append(mark)
+        own, all_of = (float(np.mean(marks[several])) for several in (False, True))
+        self.lent = all_of > own
+        self.say(f"networks of own labels {own:.4f}, of all platforms' {all_of:.4f}")
+
+    def choose_rate(self) -> None:
+        """How far trees with a thousand labels move what others say, on validation tasks."""
+        marks: dict[float, list[float]] = {rate: [] for rate in (0.0, *RATES)}
+        several = self.own if len(self.programs.platforms) > 1 else ()
+        for platform in several:
+            cut = keep_labels(self.programs, platform, self.train, FEW_LABELS, seed=0)
+            shared = self._grown(self.trees, cut, self.train, 0)
+            taught = self._taught(shared[platform], cut, platform, self.train)
+            for rate in marks:
+                forest = taught
+                if rate:
+                    compared = self._compared(shared, cut, platform, self.train, rate)
+                    forest = mean_of([taught, compared])
+                scores = forest.predict(self.given.features)
+                label, recipe = f"{FEW_LABELS} and others, trees", f"trees compared at {rate:g}"
+                marks[rate].append(self._row("validation", recipe, label, 0, platform, scores))
+        if several:
+            shown = ", ".join(f"{rate:g} {np.mean(found):.4f}" for rate, found in marks.items())
+            self.rate = max(marks, key=lambda rate: float(np.mean(marks[rate])))
+            self.say(f"trees of {FEW_LABELS} labels compared with others' at {shown}")
 
     def recipe_of(self, labels: ProgramSet, recipe: SmallRecipe) -> SmallRecipe:
         several = len(labels.platforms) > 1
@@ -271,8 +325,7 @@ class Ship:
     def final(self, chosen: str, recipe: SmallRecipe) -> None:
         seeds = range(self.args.seeds)
         named = [(label, labels, seed) for label, labels in self.labels() for seed in seeds]
-        runs = [Run(programs=labels, tasks=self.all, seed=seed) for _, labels, seed in named]
-        models = self.train_all(runs, recipe)
+        models = self.lent_heads(named, recipe) if self.lent else self.own_models(named, recipe)
         for (label, labels, seed), model in zip(named, models, strict=True):
             for platform in self.judged(model):
                 self._judge("test", chosen, label, seed, model, platform)
@@ -286,6 +339,26 @@ class Ship:
                 folder = self.args.out / "models" / label
                 self.save(folder, label, labels, model, chosen, recipe)
         self.say("trained on all training tasks, judged on test rows")
+
+    def own_models(
+        self, named: Sequence[tuple[str, ProgramSet, int]], recipe: SmallRecipe
+    ) -> list[TLP]:
+        runs = [Run(programs=labels, tasks=self.all, seed=seed) for _, labels, seed in named]
+        return self.train_all(runs, recipe)
+
+    def lent_heads(
+        self, named: Sequence[tuple[str, ProgramSet, int]], recipe: SmallRecipe
+    ) -> list[TLP]:
+        """The model over all platforms, one a seed, and its trunk with each platform's head."""
+        seeds = sorted({seed for _, _, seed in named})
+        runs = [Run(programs=self.programs, tasks=self.all, seed=seed) for seed in seeds]
+        trained = dict(zip(seeds, self.train_all(runs, recipe), strict=True))
+        found = []
+        for label, _, seed in named:
+            model = trained[seed]
+            assert isinstance(model, MTLTLP)
+            found.append(model if label == GROUPS[self.name] else model.with_head(label))
+        return found
 
     def _forests(
         self, trees: str, labels: ProgramSet, seed: int, *, whole: bool = True
@@ -333,16 +406,38 @@ class Ship:
             if self.votes:
                 forests = self._grown(self.trees, run.programs, self.all, seed)
                 if len(run.programs.platforms) > 1:
-                    forests[platform] = self._taught(forests[platform], run.programs, platform)
+                    forests[platform] = self._few_trees(forests, run.programs, platform)
                 model.trees = TreeVotes(forests, self.votes)
                 both = f"networks and {self.trees}, {self.votes} votes"
                 self._judge("test", both, f"{label} with trees", seed, model, platform)
 
-    def _taught(self, known: Forest, labels: ProgramSet, platform: str) -> Forest:
+    def _few_trees(self, shared: Mapping[str, Forest], labels: ProgramSet, platform: str) -> Forest:
+        taught = self._taught(shared[platform], labels, platform, self.all)
+        if not self.rate:
+            return taught
+        return mean_of([taught, self._compared(shared, labels, platform, self.all, self.rate)])
+
+    def _taught(
+        self, known: Forest, labels: ProgramSet, platform: str, tasks: Sequence[int]
+    ) -> Forest:
         """Shared trees, and a few more of what they get wrong on the platform with few labels."""
-        row, column, share = shares_of(labels, self.all)
+        row, column, share = shares_of(labels, tasks)
         mine = column == labels.head(platform)
         return grow_taught(self.given.features, row[mine], share[mine], 100, TAUGHT, known)
+
+    def _compared(
+        self,
+        shared: Mapping[str, Forest],
+        labels: ProgramSet,
+        platform: str,
+        tasks: Sequence[int],
+        rate: float,
+    ) -> Forest:
+        """The others' trees, and a few more of how the platform's times compare with theirs."""
+        others = {name: forest for name, forest in shared.items() if name != platform}
+        return grow_relative(
+            self.given.features, labels, tasks, platform, 150, TAUGHT, others, rate
+        )
 
     def marks(self, label: str) -> dict[str, float]:
         """By platform: how the chosen networks and trees rank validation tasks."""
@@ -426,6 +521,12 @@ def trees(ship: Ship) -> None:
         ship.say(f"{kind} judged")
 
 
+def few(ship: Ship, chosen: str, recipe: SmallRecipe) -> None:
+    if "lightgbm" in installed_trees():
+        ship.choose_rate()
+    ship.few(chosen, recipe)
+
+
 def _mark(results: Sequence[TaskResult]) -> float:
     steady = float(np.mean([r.steady for r in results])) if results else 0.0
     top = [float(np.mean([r.ratio(k) for r in results])) if results else 0.0 for k in (1, 5)]
@@ -482,7 +583,7 @@ def main() -> None:
             ship.trees, votes = args.settled.rsplit(",", 1)
             ship.votes = int(votes)
         if args.only_few or args.only_trees:
-            trees(ship) if args.only_trees else ship.few(args.recipe, recipes[args.recipe])
+            trees(ship) if args.only_trees else few(ship, args.recipe, recipes[args.recipe])
             rows += ship.rows
             _write(args.out, rows)
             continue
@@ -494,10 +595,11 @@ def main() -> None:
                 ship.choose_votes(chosen)
             if args.together is None:
                 ship.choose_together(recipes[chosen])
+        ship.choose_lenders(chosen, recipes[chosen])
         ship.final(chosen, recipes[chosen])
         _write(args.out, [*rows, *ship.rows])
         if not args.skip_few:
-            ship.few(chosen, recipes[chosen])
+            few(ship, chosen, recipes[chosen])
         if args.trees:
             trees(ship)
         rows += ship.rows

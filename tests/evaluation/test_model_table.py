@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from cpu_records_support import cpu_measurements
 from tensorese.cli import run
-from tensorese.evaluation.model_table import Row, bench_models
+from tensorese.evaluation.model_table import Bench, Row, bench_models
 from tensorese.evaluation.trees import installed_trees
 from tensorese.language import MatrixSpec
 from tensorese.models.disk import Card
@@ -59,14 +60,34 @@ def test_models_and_random_order(store: Path, model: Path) -> None:
         assert 0 < random[platform].figures["top1"] < random[platform].figures["top5"] <= 1
 
 
-def test_the_ceiling_is_of_second_measurements(store: Path, tmp_path: Path) -> None:
+def test_the_ceiling_is_of_second_measurements(store: Path, model: Path, tmp_path: Path) -> None:
     with Store.open(tmp_path / "again", create=True) as again, Store.open(store) as opened:
         second = cpu_measurements(PLATFORMS, tasks=4, split="test", seed=1)
         again.ingest(m for m in second if m.platform.name == "lake-1c")
-        rows = bench_models([opened], [], again=[again])
-    found = _rows(rows, "oracle")
+        rows = bench_models([opened], [model], again=[again])
+    found, mine = _rows(rows, "oracle"), _rows(rows, "both")
     assert set(found) == {"lake-1c"}
     assert found["lake-1c"].figures["top1"] > 0.9
+    # The model is held against it on the same programs.
+    assert set(mine["lake-1c"].twice[5]) == set(found["lake-1c"].twice[5])
+    assert all(0 < ratio <= 1 for ratio in mine["lake-1c"].twice[1].values())
+    assert mine["lake-2c"].twice == {}
+
+
+def test_a_ranking_is_held_against_the_oracle_on_its_programs(store: Path, tmp_path: Path) -> None:
+    with Store.open(tmp_path / "again", create=True) as again, Store.open(store) as opened:
+        found = cpu_measurements(PLATFORMS, tasks=4, split="test", seed=1)
+        second = [m for m in found if m.platform.name == "lake-1c"][::2]
+        again.ingest(second)
+        bench = Bench(opened, ["lake-1c"], [again])
+        measured = {m.program.id for m in second}
+        latency = bench.programs.latency[:, 0]
+        twice = np.isin(bench.programs.ids, sorted(measured))
+        # Perfect where there is a second time, and the worst first elsewhere.
+        row = bench.row("lake-1c", "me", np.where(twice, -latency, latency + 1))
+        assert row is not None
+        assert set(row.twice[1].values()) == {1.0}
+        assert row.figures["top1"] < 1.0
 
 
 @pytest.mark.skipif(not installed_trees(), reason="neither LightGBM nor XGBoost is installed")

@@ -55,3 +55,15 @@ def test_networks_of_two_kinds_share_a_model(toy: ProgramSet) -> None:
     each = outputs[..., 0::2] + torch.nn.functional.logsigmoid(3.0 - outputs[..., 1::2])
     want = each.mean(-1) - 0.5 * each.std(-1, correction=0)
     torch.testing.assert_close(predict(model, batch, torch.arange(5)), want)
+
+
+def test_one_head_of_several_says_what_it_said(toy: ProgramSet) -> None:
+    model = _model(toy)
+    batch = as_batch(encode_programs(toy, Encoder(model.config.spec)))
+    one = model.with_head("slow")
+    assert (one.kind, one.platforms) == ("tlp", ("slow",))
+    both, alone = (predict(m, batch, torch.arange(8)) for m in (model, one))
+    torch.testing.assert_close(alone[:, 0], both[:, 1])
+    with torch.no_grad():  # weights are its own
+        next(iter(one.parameters())).add_(1.0)
+    torch.testing.assert_close(predict(model, batch, torch.arange(8)), both)

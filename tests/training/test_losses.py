@@ -7,7 +7,12 @@ import pytest
 import torch
 
 from tensorese.training import losses
-from tensorese.training.losses import failure_loss, lambda_rank, squared_error
+from tensorese.training.losses import (
+    failure_loss,
+    lambda_rank,
+    squared_error,
+    squared_octaves,
+)
 
 pytestmark = pytest.mark.null
 
@@ -39,7 +44,7 @@ def test_lambda_rank_by_hand() -> None:
 def test_invalid_programs_take_no_part() -> None:
     scores, labels = torch.tensor([[0.3, -1.0, 9.0]]), torch.tensor([[0.5, 1.0, 0.7]])
     valid = torch.tensor([[True, True, False]])
-    for loss in (lambda_rank, squared_error):
+    for loss in (lambda_rank, squared_error, squared_octaves):
         with_it = loss(scores, labels, valid)
         without = loss(scores[:, :2], labels[:, :2], valid[:, :2])
         torch.testing.assert_close(with_it, without)
@@ -57,6 +62,7 @@ def test_empty_groups_cost_nothing() -> None:
     x = torch.randn(2, 4)
     assert float(lambda_rank(x, x, none)) == 0.0
     assert float(squared_error(x, x, none)) == 0.0
+    assert float(squared_octaves(x, x, none)) == 0.0
     assert float(failure_loss(x, none, none)) == 0.0
 
 
@@ -83,7 +89,13 @@ def test_dimensions_in_front_are_losses_of_their_own() -> None:
     scores, labels = torch.randn(3, 2, 4, 8), torch.rand(3, 1, 4, 8)
     valid = torch.rand(3, 1, 4, 8) > 0.3
     valid[2] = False  # a platform without labels
-    for loss in (lambda_rank, squared_error, losses.expected_regret, failure_loss):
+    for loss in (
+        lambda_rank,
+        squared_error,
+        squared_octaves,
+        losses.expected_regret,
+        failure_loss,
+    ):
         given = (valid & (labels > 0.5)) if loss is failure_loss else labels
         each = [loss(scores[p, m], given[p, 0], valid[p, 0]) for p in range(3) for m in range(2)]
         torch.testing.assert_close(loss(scores, given, valid), torch.stack(each).sum())
@@ -107,3 +119,14 @@ def test_places_below_the_top_are_worth_nothing() -> None:
     for top in (1, 2, 3):
         got = lambda_rank(*given, top=top)
         assert float(got) == pytest.approx(_by_hand(scores, labels, top), rel=1e-5)
+
+
+def test_octaves_by_hand() -> None:
+    """A quarter of the best's speed said to be a half is off by one octave of six."""
+    half = torch.tensor([[0.0, 0.0]])  # the sigmoid's half
+    both = torch.ones(1, 2).bool()
+    got = squared_octaves(half, torch.tensor([[0.25, 0.5]]), both)
+    assert float(got) == pytest.approx((1 / 6) ** 2 / 2, rel=1e-5)
+    # Slower than 2 ** -6 is as slow as that, whatever is said of it.
+    lost = squared_octaves(torch.tensor([[-9.0, -4.2]]), torch.tensor([[1e-5, 1 / 64]]), both)
+    assert float(lost) == pytest.approx(0.0, abs=1e-5)

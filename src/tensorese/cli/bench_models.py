@@ -81,12 +81,20 @@ def _check(platforms: tuple[str, ...], known: set[str]) -> None:
             )
 
 
+def _twice(row: Row) -> str:
+    """Top-1 and top-5 among the programs that the oracle ranks."""
+    means = (sum(ratios.values()) / len(ratios) for ratios in row.twice.values())
+    return " / ".join(f"{mean:.3f}" for mean in means)
+
+
 def _table(rows: list[Row]) -> None:
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title="test rows, mean per task")
-    for name in ("platform", "system", "top-1", "95 %", "top-5", "pairwise", "tasks", ""):
+    columns = ["platform", "system", "top-1", "95 %", "top-5", "pairwise", "tasks"]
+    twice = any(row.twice for row in rows)
+    for name in (*columns, *(["of those measured twice"] if twice else []), ""):
         table.add_column(name)
     for row in rows:
         figures = row.figures
@@ -100,8 +108,9 @@ def _table(rows: list[Row]) -> None:
             f"{figures['top5']:.3f}",
             "" if pairwise is None else f"{pairwise:.3f}",
             f"{figures['tasks']:.0f}",
+            *([_twice(row)] if twice else []),
             row.note,
         )
     # A file or a pipe has no width: names are not cut there.
-    console = Console() if sys.stdout.isatty() else Console(width=140)
+    console = Console() if sys.stdout.isatty() else Console(width=160)
     console.print(table)

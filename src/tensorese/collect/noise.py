@@ -73,36 +73,58 @@ def tasks_of_programs(store: Store, platform: str) -> dict[str, str]:
     return dict(zip(table["program_id"].to_pylist(), table["workload_id"].to_pylist(), strict=True))
 
 
+def measured_twice(
+    label: Mapping[str, float],
+    again: Mapping[str, float],
+    task_of: Mapping[str, str],
+    least: int = 8,
+) -> dict[str, list[str]]:
+    """Programs with a second time, by task; what a ceiling is the ceiling of.
+
+    The more programs a task has, the more of them look best by luck: where `ENOUGH` tasks were
+    measured twice as a whole, they alone count, else all with at least `least` programs.
+    """
+    groups: dict[str, list[str]] = {}
+    for key in sorted(label.keys() & again.keys()):
+        groups.setdefault(task_of[key], []).append(key)
+    whole = {task: keys for task, keys in groups.items() if len(keys) >= WHOLE}
+    if len(whole) >= ENOUGH:
+        return whole
+    return {task: keys for task, keys in groups.items() if len(keys) >= least}
+
+
+def top_ratios(
+    groups: Mapping[str, Sequence[str]],
+    label: Mapping[str, float],
+    merit: Mapping[str, float],
+    k: int,
+) -> dict[str, float]:
+    """Best label of a task over the best of the `k` programs of lowest merit, by task."""
+    found = {}
+    for task, keys in groups.items():
+        picked = sorted(keys, key=lambda key: merit[key])[:k]
+        found[task] = min(label[key] for key in keys) / min(label[key] for key in picked)
+    return found
+
+
 def oracle_ceiling(
     label: Mapping[str, float],
     again: Mapping[str, float],
     task_of: Mapping[str, str],
     ks: Sequence[int] = (1, 5),
-    least: int = 8,
 ) -> dict[str, float]:
     """Top-k of a ranker that knows the second measurement, judged by the first.
 
-    No model can be expected to do better: what it misses is noise. The more programs a task has,
-    the more of them look best by luck: where `ENOUGH` tasks were measured twice as a whole, they
-    alone count, else all with at least `least` programs.
+    No model can be expected to do better: what it misses is noise.
     """
-    groups: dict[str, list[str]] = {}
-    for key in label.keys() & again.keys():
-        groups.setdefault(task_of[key], []).append(key)
-    kept = [keys for keys in groups.values() if len(keys) >= WHOLE]
-    if len(kept) < ENOUGH:
-        kept = [keys for keys in groups.values() if len(keys) >= least]
-    sizes = [len(keys) for keys in kept]
+    groups = measured_twice(label, again, task_of)
+    sizes = [len(keys) for keys in groups.values()]
     result: dict[str, float] = {
-        "tasks": float(len(kept)),
+        "tasks": float(len(groups)),
         "programs": round(statistics.mean(sizes), 1) if sizes else 0.0,
     }
     for k in ks:
-        ratios = []
-        for keys in kept:
-            best = min(label[key] for key in keys)
-            picked = sorted(keys, key=lambda key: again[key])[:k]
-            ratios.append(best / min(label[key] for key in picked))
+        ratios = top_ratios(groups, label, again, k).values()
         result[f"top{k}"] = round(statistics.mean(ratios), 4) if ratios else float("nan")
     return result
 

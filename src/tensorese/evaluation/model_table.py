@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tensorese.collect.noise import latencies, oracle_ceiling, tasks_of_programs
+from tensorese.collect.noise import latencies, measured_twice, tasks_of_programs, top_ratios
 from tensorese.evaluation.metrics import TaskResult, summary
 from tensorese.evaluation.ranked import features_of, judge_scores
 from tensorese.evaluation.trees import TREES, fit_tree, installed_trees, score_tree
@@ -33,6 +33,8 @@ class Row:
     figures: dict[str, float] = field(default_factory=dict)
     ratios: dict[str, float] = field(default_factory=dict)
     """Top-1 by task, for paired comparisons."""
+    twice: dict[int, dict[str, float]] = field(default_factory=dict)
+    """Top-1 and top-5 by task among the programs that were measured twice: the oracle's."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -41,18 +43,35 @@ class Row:
             "note": self.note,
             **self.figures,
             "ratios": self.ratios,
+            "twice": {f"top{k}": ratios for k, ratios in self.twice.items()},
         }
 
 
-class Bench:
-    """The test rows of one store."""
+@dataclass(frozen=True, kw_only=True)
+class Twice:
+    """A platform's programs with a second time."""
 
-    def __init__(self, store: Store, platforms: Sequence[str] = ()) -> None:
-        self.store = store
+    groups: dict[str, list[str]]
+    label: dict[str, float]
+    second: dict[str, float]
+
+    def ratios(self, merit: Mapping[str, float]) -> dict[int, dict[str, float]]:
+        """Of a ranking by merit, the lowest first: top-1 and top-5 by task."""
+        return {k: top_ratios(self.groups, self.label, merit, k) for k in (1, 5)}
+
+
+class Bench:
+    """The test rows of one store, and second times of them."""
+
+    def __init__(
+        self, store: Store, platforms: Sequence[str] = (), again: Sequence[Store] = ()
+    ) -> None:
+        self.store, self.again = store, again
         known = tuple(name for name in sorted(store.platforms()) if not platforms)
         self.programs = read_programs([store], platforms=platforms or known, split="test")
         self.targets = _targets(store)
         self._features: dict[Machine, npt.NDArray[np.float32]] = {}
+        self._twice: dict[str, Twice | None] = {}
 
     def features(self, machine: Machine) -> npt.NDArray[np.float32]:
         if machine not in self._features:
@@ -66,13 +85,15 @@ class Bench:
         results = self.judge(platform, scores)
         if not results:
             return None
-        figures = summary(results)
+        figures, twice = summary(results), self.twice(platform)
+        merit = dict(zip(self.programs.ids, (-scores).tolist(), strict=True))
         return Row(
             platform=platform,
             system=system,
             note=note,
             figures={key: float(figures[key]) for key in KEYS},
             ratios={result.task: round(result.ratio(1), 5) for result in results},
+            twice=twice.ratios(merit) if twice is not None else {},
         )
 
     def random(self, platform: str) -> Row | None:
@@ -88,17 +109,37 @@ class Bench:
             figures={**{k: float(v) for k, v in kept.items()}, "tasks": float(len(results))},
         )
 
-    def ceiling(self, platform: str, again: Store) -> Row | None:
+    def twice(self, platform: str) -> Twice | None:
+        if platform not in self._twice:
+            self._twice[platform] = self._measured_twice(platform)
+        return self._twice[platform]
+
+    def _measured_twice(self, platform: str) -> Twice | None:
+        judged = set(self.programs.ids)
+        found = latencies(self.store, platform)
+        label = {key: latency for key, latency in found.items() if key in judged}
+        second: dict[str, float] = {}
+        for store in self.again:
+            if platform in store.platforms():
+                second |= latencies(store, platform)
+        groups = measured_twice(label, second, tasks_of_programs(self.store, platform))
+        return Twice(groups=groups, label=label, second=second) if groups else None
+
+    def ceiling(self, platform: str) -> Row | None:
         """A ranking by a second measurement: what it misses is noise."""
-        if platform not in again.platforms():
+        twice = self.twice(platform)
+        if twice is None:
             return None
-        label, second = latencies(self.store, platform), latencies(again, platform)
-        found = oracle_ceiling(label, second, tasks_of_programs(self.store, platform))
-        if not found["tasks"]:
-            return None
-        note = f"measured again; of the tasks that were, {found['programs']:.0f} programs each"
-        figures = {key: found[key] for key in ("top1", "top5", "tasks")}
-        return Row(platform=platform, system="oracle", note=note, figures=figures)
+        each = np.mean([len(keys) for keys in twice.groups.values()])
+        ratios = twice.ratios(twice.second)
+        figures = {f"top{k}": float(np.mean(list(found.values()))) for k, found in ratios.items()}
+        return Row(
+            platform=platform,
+            system="oracle",
+            note=f"measured again; of the tasks that were, {each:.0f} programs each",
+            figures={**figures, "tasks": float(len(twice.groups))},
+            twice=ratios,
+        )
 
     def model(self, platform: str, model: SmallModel, name: str) -> Row | None:
         """By the model's own head for the platform, else its nearest; None for another kind."""
@@ -163,11 +204,11 @@ def bench_models(
     loaded = {path: SmallModel(path) for path in models}
     rows: list[Row | None] = []
     for store in stores:
-        bench = Bench(store, platforms)
+        bench = Bench(store, platforms, again)
         for platform in bench.programs.platforms:
             say(f"{platform}: {len(bench.programs.tasks)} test tasks")
             rows.append(bench.random(platform))
-            rows += [bench.ceiling(platform, other) for other in again]
+            rows.append(bench.ceiling(platform))
             rows += [bench.model(platform, model, path.name) for path, model in loaded.items()]
             rows += bench.trees(platform) if trees else []
     return [row for row in rows if row is not None]

@@ -8,6 +8,8 @@ from __future__ import annotations
 import copy
 from typing import ClassVar
 
+from torch import Tensor
+
 from tensorese.models.tlp import TLP, Member, ModelError, make_head
 
 
@@ -26,3 +28,18 @@ class MTLTLP(TLP):
             head = make_head(member.config) if old is None else copy.deepcopy(old)
             member.heads.append(head.to(device))
         self.platforms = (*self.platforms, platform)
+
+    def with_head(self, platform: str) -> TLP:
+        """A plain TLP of this trunk and one of its heads; weights are copied."""
+        place = self.head_index(platform)
+        model = TLP(self.config, (platform,)).to(next(self.parameters()).device)
+        kept: dict[str, Tensor] = {}
+        for name, tensor in self.state_dict().items():
+            trunk, found, rest = name.partition(".heads.")
+            head, _, part = rest.partition(".")
+            if not found:
+                kept[name] = tensor
+            elif int(head) == place:
+                kept[f"{trunk}.heads.0.{part}"] = tensor
+        model.load_state_dict(kept)
+        return model.train(self.training)

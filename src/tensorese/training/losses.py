@@ -7,11 +7,15 @@ their sum comes back, from one pass instead of many small ones.
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 _NEVER = 1e9
+OCTAVES = 6.0
+"""As the trees that are grown beside networks have it: `evaluation.trees`."""
 
 
 def lambda_rank(scores_GN: Tensor, labels_GN: Tensor, valid_GN: Tensor, top: int = 0) -> Tensor:
@@ -40,6 +44,17 @@ def lambda_rank(scores_GN: Tensor, labels_GN: Tensor, valid_GN: Tensor, top: int
 def squared_error(scores_GN: Tensor, labels_GN: Tensor, valid_GN: Tensor) -> Tensor:
     """Mean squared error of sigmoid(score) against the label."""
     error = (torch.sigmoid(scores_GN) - labels_GN.masked_fill(~valid_GN, 0.0)) ** 2
+    return _mean_over(error, valid_GN)
+
+
+def squared_octaves(scores_GN: Tensor, labels_GN: Tensor, valid_GN: Tensor) -> Tensor:
+    """The same on a logarithmic scale, where 2 ** -`OCTAVES` of the best's speed is nothing.
+
+    Speeds tell the best apart, octaves the bad from the worse.
+    """
+    told = (1.0 - F.softplus(-scores_GN) / (OCTAVES * math.log(2.0))).clamp(min=0.0)
+    share = labels_GN.masked_fill(~valid_GN, 1.0).clamp(min=2.0**-OCTAVES)
+    error = (told - (1.0 + torch.log2(share) / OCTAVES)) ** 2
     return _mean_over(error, valid_GN)
 
 

@@ -25,7 +25,7 @@ from tensorese.models.trunk import TrunkConfig
 from tensorese.training.groups import GroupConfig, Groups
 from tensorese.training.many import ManyTrainer
 from tensorese.training.together import start_alike
-from tensorese.training.trainer import TrainConfig, Trainer
+from tensorese.training.trainer import Loss, TrainConfig, Trainer
 
 Floats = npt.NDArray[np.float32]
 SCALE = TrunkConfig().scale
@@ -47,6 +47,9 @@ class SmallRecipe:
     """Programs in a step, in groups as long as most tasks fill."""
     lr: float = 1e-3
     weight_decay: float = 1e-2
+    loss: Loss = "both"
+    octaves: float = 0.0
+    """Weight of the error on a logarithmic scale."""
     regret: float = 10.0
     together: float = 0.0
     """Pull of the heads to their mean; they start alike then. See `together`."""
@@ -67,6 +70,8 @@ class SmallRecipe:
             groups=groups,
             lr=self.lr,
             weight_decay=self.weight_decay,
+            loss=self.loss,
+            octave_weight=self.octaves,
             regret_weight=self.regret,
             together=self.together,
             seed=seed,

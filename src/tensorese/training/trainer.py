@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ from tensorese.training.checkpoint import load_checkpoint, save_checkpoint
 from tensorese.training.groups import GroupConfig, Groups
 from tensorese.training.together import head_groups, pull
 
+Loss: TypeAlias = Literal["rank", "mse", "both"]
 Progress = Callable[[dict[str, Any]], None]
 
 
@@ -33,9 +34,11 @@ Progress = Callable[[dict[str, Any]], None]
 class TrainConfig:
     epochs: int = 16
     groups: GroupConfig = field(default_factory=GroupConfig)
-    loss: Literal["rank", "mse", "both"] = "both"
+    loss: Loss = "both"
     mse_weight: float = 10.0
     """Weight of the squared error beside the ranking loss."""
+    octave_weight: float = 0.0
+    """The same of the error on a logarithmic scale; 0 leaves it out."""
     regret_weight: float = 10.0
     """Weight of the expected regret of a pick by softmax."""
     regret5_weight: float = 0.0
@@ -105,6 +108,8 @@ def total_loss(outputs: Tensor, labels: Labels, present_GN: Tensor, config: Trai
         total = total + losses.lambda_rank(scores, label, valid, config.rank_top)
     if config.loss in ("mse", "both"):
         total = total + config.mse_weight * losses.squared_error(scores, label, valid)
+    if config.octave_weight:
+        total = total + config.octave_weight * losses.squared_octaves(scores, label, valid)
     if config.regret_weight:
         regret = losses.expected_regret(scores, label, valid)
         total = total + config.regret_weight * regret
