@@ -19,7 +19,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -30,6 +30,7 @@ import numpy.typing as npt
 import torch
 
 from common import ROOT, provenance
+from ship_few import FEW_LABELS, Few
 from tensorese.evaluation.metrics import TaskResult, summary
 from tensorese.evaluation.ranked import judge_scores
 from tensorese.evaluation.splits import check_disjoint
@@ -43,15 +44,7 @@ from tensorese.models.small import SmallModel
 from tensorese.models.tlp import TLP
 from tensorese.models.tree_votes import TreeVotes
 from tensorese.records.store import Store
-from tensorese.training.grow import (
-    OCTAVE,
-    SETTING,
-    grow_forest,
-    grow_relative,
-    grow_shared,
-    grow_taught,
-    shares_of,
-)
+from tensorese.training.grow import grow_forest, grow_shared
 from tensorese.training.many import keep_labels
 from tensorese.training.small import (
     Run,
@@ -66,7 +59,6 @@ Scores = npt.NDArray[np.float64]
 GROUPS = {"cpu": "mtl-cpu", "h200": "mtl-gpu"}
 """Stores of data/, and the name of the model over all of a store's platforms."""
 VALIDATION = 6
-FEW_LABELS = 1000
 # As the trees learn: speeds and their logarithms, no ranking; more programs in a step.
 SQUARED: dict[str, Any] = {
     "loss": "mse",
@@ -100,10 +92,6 @@ GROWN = {
         True,
     ),
 }
-TAUGHT = {**SETTING, "num_leaves": 7, "learning_rate": 0.05, "min_data_in_leaf": 20}
-"""What shared trees get wrong, from a thousand labels; on validation tasks 7 leaves were best."""
-RATES = (0.125, 0.2, 0.3)
-"""What twice the time costs in trees that compare a platform with the others."""
 VOTES = (4, 8, 16, 32)
 TOGETHER = (0.0, 3.0, 10.0, 30.0)
 """How strongly the heads of the model over all platforms are pulled to their mean."""
@@ -131,7 +119,6 @@ class Ship:
         self.together = args.together or 0.0
         self.lent = False
         """Whether a platform's networks are those of the model over all, with its head."""
-        self.rate = OCTAVE
         self.train, self.validation = sides(self.programs, own.tasks)
         self.all = tuple(range(len(self.programs.tasks)))
 
@@ -167,7 +154,7 @@ class Ship:
             for label, run, model in zip(names, runs, models, strict=True):
                 for platform in self.judged(model):
                     marks.setdefault(name, []).append(
-                        self._judge("validation", name, label, run.seed, model, platform)
+                        self.judge("validation", name, label, run.seed, model, platform)
                     )
             self.say(f"{name}: {np.mean(marks[name]):.4f} on validation tasks")
             if time.monotonic() - self.began > self.args.choose_secs:
@@ -189,11 +176,11 @@ class Ship:
             models = train_small(self.given, runs, pulled, self.args.device)
             name = f"heads together {strength:g}"
             found = [
-                self._judge("validation", name, whole[0][0], 0, models[0], platform)
+                self.judge("validation", name, whole[0][0], 0, models[0], platform)
                 for platform in self.own
             ]
             found += [
-                self._judge("validation", name, f"{FEW_LABELS} and others", 0, model, platform)
+                self.judge("validation", name, f"{FEW_LABELS} and others", 0, model, platform)
                 for model, (platform, _) in zip(models[1:], few, strict=True)
             ]
             marks[strength] = found
@@ -213,32 +200,11 @@ class Ship:
         marks: dict[bool, list[float]] = {False: [], True: []}
         for (label, _), model in zip(named, self.train_all(runs, recipe), strict=True):
             for platform in self.judged(model):
-                mark = self._judge("validation", name, label, 0, model, platform)
+                mark = self.judge("validation", name, label, 0, model, platform)
                 marks[label == GROUPS[self.name]].append(mark)
         own, all_of = (float(np.mean(marks[several])) for several in (False, True))
         self.lent = all_of > own
         self.say(f"networks of own labels {own:.4f}, of all platforms' {all_of:.4f}")
-
-    def choose_rate(self) -> None:
-        """How far trees with a thousand labels move what others say, on validation tasks."""
-        marks: dict[float, list[float]] = {rate: [] for rate in (0.0, *RATES)}
-        several = self.own if len(self.programs.platforms) > 1 else ()
-        for platform in several:
-            cut = keep_labels(self.programs, platform, self.train, FEW_LABELS, seed=0)
-            shared = self._grown(self.trees, cut, self.train, 0)
-            taught = self._taught(shared[platform], cut, platform, self.train)
-            for rate in marks:
-                forest = taught
-                if rate:
-                    compared = self._compared(shared, cut, platform, self.train, rate)
-                    forest = mean_of([taught, compared])
-                scores = forest.predict(self.given.features)
-                label, recipe = f"{FEW_LABELS} and others, trees", f"trees compared at {rate:g}"
-                marks[rate].append(self._row("validation", recipe, label, 0, platform, scores))
-        if several:
-            shown = ", ".join(f"{rate:g} {np.mean(found):.4f}" for rate, found in marks.items())
-            self.rate = max(marks, key=lambda rate: float(np.mean(marks[rate])))
-            self.say(f"trees of {FEW_LABELS} labels compared with others' at {shown}")
 
     def recipe_of(self, labels: ProgramSet, recipe: SmallRecipe) -> SmallRecipe:
         several = len(labels.platforms) > 1
@@ -288,17 +254,17 @@ class Ship:
             head = model.head_index(platform)
             scores = np.zeros(len(judged))
             scores[judged] = model.score(given.features[judged], head)
-            found.append(self._row(part, recipe, label, seed, platform, scores))
+            found.append(self.row(part, recipe, label, seed, platform, scores))
         return found
 
-    def _judge(
+    def judge(
         self, part: str, recipe: str, label: str, seed: int, model: TLP, platform: str
     ) -> float:
         given = self.test_set if part == "test" else self.given
         scores = small_scores(model, given, platform)
-        return self._row(part, recipe, label, seed, platform, scores)
+        return self.row(part, recipe, label, seed, platform, scores)
 
-    def _row(
+    def row(
         self, part: str, recipe: str, label: str, seed: int, platform: str, scores: Scores
     ) -> float:
         programs, tasks = self.programs, list(self.validation)
@@ -328,13 +294,13 @@ class Ship:
         models = self.lent_heads(named, recipe) if self.lent else self.own_models(named, recipe)
         for (label, labels, seed), model in zip(named, models, strict=True):
             for platform in self.judged(model):
-                self._judge("test", chosen, label, seed, model, platform)
+                self.judge("test", chosen, label, seed, model, platform)
             if self.votes:
                 forests = self._forests(self.trees, labels, seed)
                 model.trees = TreeVotes(forests, self.votes)
                 both = f"networks and {self.trees}, {self.votes} votes"
                 for platform in self.judged(model):
-                    self._judge("test", both, f"{label} with trees", seed, model, platform)
+                    self.judge("test", both, f"{label} with trees", seed, model, platform)
             if seed == 0:
                 folder = self.args.out / "models" / label
                 self.save(folder, label, labels, model, chosen, recipe)
@@ -370,14 +336,14 @@ class Ship:
         key = (trees, labels.platforms, seed, whole)
         if key not in self.forests:
             tasks = self.all if whole else self.train
-            found = self._grown(trees, labels, tasks, seed)
+            found = self.grown(trees, labels, tasks, seed)
             if labels.platforms != self.programs.platforms:
                 shared = self._forests(trees, self.programs, seed, whole=whole)
                 found = {name: mean_of([own, shared[name]]) for name, own in found.items()}
             self.forests[key] = found
         return self.forests[key]
 
-    def _grown(
+    def grown(
         self, trees: str, labels: ProgramSet, tasks: Sequence[int], seed: int
     ) -> dict[str, Forest]:
         """Several platforms share theirs."""
@@ -388,56 +354,6 @@ class Ship:
             return grow_shared(features, labels, tasks, rounds, setting, both=both)
         forest = grow_forest(features, labels, tasks, rounds, setting, both=both)
         return {labels.platforms[0]: forest}
-
-    def few(self, chosen: str, recipe: SmallRecipe) -> None:
-        """The model over all platforms with a thousand labels of one, and that one alone."""
-        named, runs = [], []
-        wanted = self.args.labels.split(",") if self.args.labels else self.own
-        for platform in self.own if len(self.programs.platforms) > 1 else ():
-            for seed in range(self.args.seeds if platform in wanted else 0):
-                cut = keep_labels(self.programs, platform, self.all, FEW_LABELS, seed=seed)
-                named += [(f"{FEW_LABELS} and others", platform, seed)]
-                runs += [Run(programs=cut, tasks=self.all, seed=seed)]
-                named += [(f"{FEW_LABELS} alone", platform, seed)]
-                runs += [Run(programs=only(cut, platform), tasks=self.all, seed=seed)]
-        models = self.train_all(runs, recipe)
-        for (label, platform, seed), run, model in zip(named, runs, models, strict=True):
-            self._judge("test", chosen, label, seed, model, platform)
-            if self.votes:
-                forests = self._grown(self.trees, run.programs, self.all, seed)
-                if len(run.programs.platforms) > 1:
-                    forests[platform] = self._few_trees(forests, run.programs, platform)
-                model.trees = TreeVotes(forests, self.votes)
-                both = f"networks and {self.trees}, {self.votes} votes"
-                self._judge("test", both, f"{label} with trees", seed, model, platform)
-
-    def _few_trees(self, shared: Mapping[str, Forest], labels: ProgramSet, platform: str) -> Forest:
-        taught = self._taught(shared[platform], labels, platform, self.all)
-        if not self.rate:
-            return taught
-        return mean_of([taught, self._compared(shared, labels, platform, self.all, self.rate)])
-
-    def _taught(
-        self, known: Forest, labels: ProgramSet, platform: str, tasks: Sequence[int]
-    ) -> Forest:
-        """Shared trees, and a few more of what they get wrong on the platform with few labels."""
-        row, column, share = shares_of(labels, tasks)
-        mine = column == labels.head(platform)
-        return grow_taught(self.given.features, row[mine], share[mine], 100, TAUGHT, known)
-
-    def _compared(
-        self,
-        shared: Mapping[str, Forest],
-        labels: ProgramSet,
-        platform: str,
-        tasks: Sequence[int],
-        rate: float,
-    ) -> Forest:
-        """The others' trees, and a few more of how the platform's times compare with theirs."""
-        others = {name: forest for name, forest in shared.items() if name != platform}
-        return grow_relative(
-            self.given.features, labels, tasks, platform, 150, TAUGHT, others, rate
-        )
 
     def marks(self, label: str) -> dict[str, float]:
         """By platform: how the chosen networks and trees rank validation tasks."""
@@ -521,12 +437,6 @@ def trees(ship: Ship) -> None:
         ship.say(f"{kind} judged")
 
 
-def few(ship: Ship, chosen: str, recipe: SmallRecipe) -> None:
-    if "lightgbm" in installed_trees():
-        ship.choose_rate()
-    ship.few(chosen, recipe)
-
-
 def _mark(results: Sequence[TaskResult]) -> float:
     steady = float(np.mean([r.steady for r in results])) if results else 0.0
     top = [float(np.mean([r.ratio(k) for r in results])) if results else 0.0 for k in (1, 5)]
@@ -557,6 +467,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--choose-secs", type=float, default=50.0, help="For each store.")
     parser.add_argument("--skip-few", action="store_true", help="No models of few labels.")
+    parser.add_argument("--alone", action="store_true", help="Few labels without others as well.")
     parser.add_argument("--only-few", action="store_true", help="Nothing else, with --recipe.")
     parser.add_argument("--only-trees", action="store_true", help="LightGBM and XGBoost alone.")
     parser.add_argument("--recipe", default="", help="This one, without choosing.")
@@ -583,7 +494,8 @@ def main() -> None:
             ship.trees, votes = args.settled.rsplit(",", 1)
             ship.votes = int(votes)
         if args.only_few or args.only_trees:
-            trees(ship) if args.only_trees else few(ship, args.recipe, recipes[args.recipe])
+            few = Few(ship, args.alone)
+            trees(ship) if args.only_trees else few.run(args.recipe, recipes[args.recipe])
             rows += ship.rows
             _write(args.out, rows)
             continue
@@ -599,7 +511,7 @@ def main() -> None:
         ship.final(chosen, recipes[chosen])
         _write(args.out, [*rows, *ship.rows])
         if not args.skip_few:
-            few(ship, chosen, recipes[chosen])
+            Few(ship, args.alone).run(chosen, recipes[chosen])
         if args.trees:
             trees(ship)
         rows += ship.rows
