@@ -160,6 +160,40 @@ def together(rows: Rows) -> list[str]:
     return lines
 
 
+def pairs(path: Path, lowered: Rows) -> list[str]:
+    """Pairs ordered right by what ships (the one seed in the wheel), less those of each tree.
+
+    Luck decides which of some near-best programs measured best, and so most of top-1; it has
+    little part in this. Rows of `lowered` that have it by task stand beside.
+    """
+    found = json.loads(path.read_text())
+    said = {(row["platform"], row["system"]): row["pairs"] for row in found if row.get("pairs")}
+    for row in lowered:
+        known = {task: figures[2] for task, figures in row["ratios"].items() if len(figures) > 2}
+        if known:
+            said[row["platform"], row["model"]] = known
+    platforms = sorted({platform for platform, system in said if platform == system})
+    lines = ["| platform | ships | " + " | ".join(f"less {rival}" for rival in TREES) + " |"]
+    lines.append("|---|---|" + "---|" * len(TREES))
+    gains: dict[str, dict[str, list[float]]] = {rival: {} for rival in TREES}
+    for platform in platforms:
+        mine, shown = said[platform, platform], []
+        for rival in TREES:
+            theirs = said.get((platform, rival), {})
+            both = sorted(set(mine) & set(theirs))
+            shown.append(gained([mine[t] - theirs[t] for t in both]) if both else "")
+            for task in both if platform != "h200" else ():
+                gains[rival].setdefault(task, []).append(mine[task] - theirs[task])
+        mean = np.mean(list(mine.values()))
+        lines.append(f"| `{platform}` | {mean:.3f} | {' | '.join(shown)} |")
+    all_of = [
+        gained([float(np.mean(v)) for v in by_task.values()]) if by_task else ""
+        for by_task in gains.values()
+    ]
+    lines.append(f"| all CPUs, a task counts once | | {' | '.join(all_of)} |")
+    return lines
+
+
 def choices(rows: Rows) -> list[str]:
     """What was tried on validation tasks, the mean over platforms, models and seeds."""
     lines = ["| store | recipe | top-1 | top-5 | mean of the top five |", "|---|---|---|---|---|"]
@@ -175,6 +209,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("rows", type=Path, nargs="+")
     parser.add_argument("--again", type=Path, default=ROOT / "data" / "again")
+    parser.add_argument(
+        "--beside",
+        type=Path,
+        default=RESULTS / "bench_models.json",
+        help="What `tensorese bench-models --trees --json` printed.",
+    )
     args = parser.parse_args()
     rows = [row for path in args.rows for row in read_rows(path)]
     test = [row for row in rows if row["part"] == "test"]
@@ -183,6 +223,9 @@ def main() -> None:
     lines += ["", "## All platforms of a store together", ""]
     lines += ["The platform's own model with trees, less each tree; paired by task.", ""]
     lines += together(test)
+    if args.beside.exists():
+        lines += ["", "## Pairs ordered right", "", "Paired by task, intervals by bootstrap.", ""]
+        lines += pairs(args.beside, [row for row in test if row["model"] == LOWERED])
     lines += ["", "## Recipes on validation tasks", ""]
     lines += choices([row for row in rows if row["part"] == "validation"])
     (RESULTS / "models.md").write_text("\n".join(lines) + "\n")

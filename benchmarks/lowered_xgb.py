@@ -181,7 +181,7 @@ def said_of(model: Any, x: Floats, owner: npt.NDArray[np.int64], n: int) -> npt.
 
 
 def judge(args: argparse.Namespace) -> None:
-    from ship_models import _mark, sides
+    from ship_models import _mark, sides, told
     from tensorese.evaluation.metrics import summary
     from tensorese.evaluation.ranked import judge_scores
     from tensorese.evaluation.trees import tree_labels
@@ -228,7 +228,7 @@ def judge(args: argparse.Namespace) -> None:
         "seed": 0,
         "setting": best,
         **summary(results),
-        "ratios": {r.task: [round(r.ratio(1), 5), round(r.ratio(5), 5)] for r in results},
+        "ratios": told(results),
         **provenance(),
     }
     print({k: row[k] for k in ("platform", "top1", "top5", "pairwise", "tasks")})

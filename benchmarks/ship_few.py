@@ -30,13 +30,13 @@ class Few:
 
     def __init__(self, ship: Ship, alone: bool) -> None:
         self.ship, self.alone = ship, alone
-        self.rate = OCTAVE
+        self.rate = OCTAVE if ship.args.rate is None else ship.args.rate
 
     def run(self, chosen: str, recipe: SmallRecipe) -> None:
         ship = self.ship
         if len(ship.programs.platforms) < 2:
             return
-        if ship.votes and "lightgbm" in installed_trees():
+        if ship.votes and ship.args.rate is None and "lightgbm" in installed_trees():
             self.choose_rate()
         named = self.runs()
         models = ship.train_all([run for _, _, run in named], recipe)
@@ -55,7 +55,7 @@ class Few:
         ship, found = self.ship, []
         wanted = ship.args.labels.split(",") if ship.args.labels else ship.own
         for platform in [name for name in ship.own if name in wanted]:
-            for seed in range(ship.args.seeds):
+            for seed in range(ship.args.first_seed, ship.args.seeds):
                 cut = keep_labels(ship.programs, platform, ship.all, FEW_LABELS, seed=seed)
                 run = Run(programs=cut, tasks=ship.all, seed=seed)
                 found.append((f"{FEW_LABELS} and others", platform, run))

@@ -284,7 +284,7 @@ class Ship:
             "steady": float(np.mean([r.steady for r in results])),
         }
         if part == "test":
-            row["ratios"] = {r.task: [round(r.ratio(1), 5), round(r.ratio(5), 5)] for r in results}
+            row["ratios"] = told(results)
         self.rows.append(row)
         return float(row["top1"] + row["top5"] + row["steady"]) / 3
 
@@ -437,6 +437,11 @@ def trees(ship: Ship) -> None:
         ship.say(f"{kind} judged")
 
 
+def told(results: Sequence[TaskResult]) -> dict[str, list[float]]:
+    """Top-1, top-5 and pairs ordered right, by task."""
+    return {r.task: [round(x, 5) for x in (r.ratio(1), r.ratio(5), r.pairwise)] for r in results}
+
+
 def _mark(results: Sequence[TaskResult]) -> float:
     steady = float(np.mean([r.steady for r in results])) if results else 0.0
     top = [float(np.mean([r.ratio(k) for r in results])) if results else 0.0 for k in (1, 5)]
@@ -454,7 +459,7 @@ def _tree_row(
         "platform": platform,
         "seed": 0,
         **summary(results),
-        "ratios": {r.task: [round(r.ratio(1), 5), round(r.ratio(5), 5)] for r in results},
+        "ratios": told(results),
     }
 
 
@@ -467,6 +472,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--choose-secs", type=float, default=50.0, help="For each store.")
     parser.add_argument("--skip-few", action="store_true", help="No models of few labels.")
+    parser.add_argument("--rate", type=float, help="Of trees that compare; chosen if not given.")
+    parser.add_argument("--first-seed", type=int, default=0, help="Of the models of few labels.")
     parser.add_argument("--alone", action="store_true", help="Few labels without others as well.")
     parser.add_argument("--only-few", action="store_true", help="Nothing else, with --recipe.")
     parser.add_argument("--only-trees", action="store_true", help="LightGBM and XGBoost alone.")

@@ -84,6 +84,21 @@ def test_many_parts_become_one_and_nouns_are_stored_once(
     assert len(ids(tmp_path)) == most + 1
 
 
+def test_squeezing_leaves_one_small_part_of_each_kind(
+    tmp_path: Path, make_measurement: MeasurementMaker
+) -> None:
+    store = Store.open(tmp_path, create=True)
+    for n in range(3):
+        store.append(make_measurement(decisions=(n, 1, 1)))
+        store.compact()
+    before = ids(tmp_path)
+    store.append(make_measurement(decisions=(9, 1, 1)))  # still in a journal
+    for _ in range(2):  # the second time nothing is left to do
+        store.squeeze()
+        assert [len(list(tmp_path.glob(f"{kind}-*"))) for kind in compaction.MAX_PARTS] == [1, 1, 1]
+    assert set(before) < set(ids(tmp_path)) and len(ids(tmp_path)) == 4
+
+
 def test_a_journal_with_corrupt_lines_is_set_aside(
     tmp_path: Path, make_measurement: MeasurementMaker
 ) -> None:

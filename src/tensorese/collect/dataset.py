@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections import Counter
@@ -22,7 +23,7 @@ def publish(sources: Sequence[Path], out: Path) -> int:
     """
     with Store.open(out, create=True) as store:
         added = store.ingest(_published(sources))
-        store.compact()
+        store.squeeze()
         return added
 
 
@@ -50,7 +51,7 @@ class PlatformFacts:
     test_tasks: int
     test_programs: int
     repeats: float
-    """Median number of timed samples."""
+    """Median number of timed samples, disturbed ones counted."""
     verified: int
     toolchain: str
 
@@ -59,7 +60,7 @@ def platform_facts(store: Store, platform: str, classes: Mapping[str, str]) -> P
     """`classes` is the operator class by workload id."""
     table = store.table(platform=platform)
     rows: list[dict[str, Any]] = table.select(
-        ["workload_id", "status", "origin", "split", "run_secs", "verification", "toolchain"]
+        [*"workload_id status origin split run_secs timing verification toolchain".split()]
     ).to_pylist()
     valid = [row for row in rows if row["status"] == Status.OK]
     train = [row for row in valid if row["split"] != "test"]
@@ -74,10 +75,15 @@ def platform_facts(store: Store, platform: str, classes: Mapping[str, str]) -> P
         train_tasks=len({row["workload_id"] for row in train}),
         test_tasks=len({row["workload_id"] for row in test}),
         test_programs=len(test),
-        repeats=statistics.median([len(row["run_secs"]) for row in valid] or [0]),
+        repeats=statistics.median([_timed(row) for row in valid] or [0]),
         verified=sum(row["verification"] != "{}" for row in rows),
         toolchain=rows[0]["toolchain"] if rows else "{}",
     )
+
+
+def _timed(row: Mapping[str, Any]) -> int:
+    """Samples that were taken; `run_secs` has those that count."""
+    return len(row["run_secs"]) + len(json.loads(row["timing"]).get("disturbed", ()))
 
 
 def shared_programs(store: Store, platforms: Sequence[str]) -> list[int]:

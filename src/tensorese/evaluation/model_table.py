@@ -33,6 +33,8 @@ class Row:
     figures: dict[str, float] = field(default_factory=dict)
     ratios: dict[str, float] = field(default_factory=dict)
     """Top-1 by task, for paired comparisons."""
+    pairs: dict[str, float] = field(default_factory=dict)
+    """Pairs ordered right by task: the steadiest figure, since luck has least part in it."""
     twice: dict[int, dict[str, float]] = field(default_factory=dict)
     """Top-1 and top-5 by task among the programs that were measured twice: the oracle's."""
 
@@ -43,6 +45,7 @@ class Row:
             "note": self.note,
             **self.figures,
             "ratios": self.ratios,
+            "pairs": self.pairs,
             "twice": {f"top{k}": ratios for k, ratios in self.twice.items()},
         }
 
@@ -93,6 +96,7 @@ class Bench:
             note=note,
             figures={key: float(figures[key]) for key in KEYS},
             ratios={result.task: round(result.ratio(1), 5) for result in results},
+            pairs={result.task: round(result.pairwise, 5) for result in results},
             twice=twice.ratios(merit) if twice is not None else {},
         )
 

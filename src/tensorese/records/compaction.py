@@ -16,7 +16,7 @@ import pyarrow as pa
 from tensorese.records.contents import Contents, drop_repeats, new_rows
 from tensorese.records.journal import PATTERN, FileLock, JournalReader, write_error
 from tensorese.records.nouns import Sketch, Workload
-from tensorese.records.parts import Part, sync_folder, to_table, write_part
+from tensorese.records.parts import LEVEL, SMALLEST, Part, sync_folder, to_table, write_part
 from tensorese.records.rows import Row, sketch_row, workload_row
 
 # Nouns are few and read at every opening: they are kept together more eagerly.
@@ -67,6 +67,14 @@ def compact(folder: Path) -> int:
     return moved
 
 
+def squeeze(folder: Path) -> None:
+    """One part of each kind, as small as it gets: for a store that is to be shipped."""
+    compact(folder)
+    with exclusive(folder):
+        for kind in MAX_PARTS:
+            _merge_parts(folder, kind, 0, SMALLEST)
+
+
 def _lock_dead_journals(folder: Path) -> list[FileLock]:
     locks = []
     for path in sorted(folder.glob(PATTERN)):
@@ -106,11 +114,11 @@ def _retire(journal: Path, *, keep: bool) -> None:
         journal.unlink()
 
 
-def _merge_parts(folder: Path, kind: str, most: int) -> None:
+def _merge_parts(folder: Path, kind: str, most: int, level: int = LEVEL) -> None:
     paths = list(folder.glob(f"{kind}-*.parquet"))
     if len(paths) <= most:
         return
     tables = [Part(path).read().replace_schema_metadata() for path in paths]
-    merged = write_part(folder, kind, drop_repeats(pa.concat_tables(tables)))
+    merged = write_part(folder, kind, drop_repeats(pa.concat_tables(tables)), level=level)
     for path in set(paths) - {merged}:
         path.unlink()

@@ -156,6 +156,12 @@ class Store:
         self.close()
         return compaction.compact(self.path)
 
+    def squeeze(self) -> None:
+        """As `compact`, into as few and as small files as can be; takes its time."""
+        self._contents.refresh()
+        self.close()
+        compaction.squeeze(self.path)
+
     # ---- reading
 
     @property

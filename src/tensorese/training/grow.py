@@ -16,6 +16,7 @@ import numpy.typing as npt
 from tensorese.evaluation.trees import Setting, fit_rows, fit_tree, in_octaves
 from tensorese.models.forest import Forest, from_lightgbm, mean_of, sum_of, with_known
 from tensorese.models.programs import Encoded, ProgramSet
+from tensorese.training.best import is_label, task_best
 from tensorese.training.small import only
 
 SETTING: Setting = {
@@ -93,36 +94,12 @@ def grow_shared(
 def shares_of(
     programs: ProgramSet, tasks: Sequence[int]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    """Program, platform and the best's share of its time, of every label in these tasks.
-
-    The best of three labels is seldom the best there is: where a platform has less than half as
-    many labels of a task as another, the others' shares of its programs say how fast it might be.
-    """
-    latency = np.where(np.isin(programs.task, tasks)[:, None], programs.latency, np.nan)
-    row, column = np.nonzero(np.isfinite(latency) & (latency > 0))
-    known, task = latency[row, column], programs.task[row]
-    shape = (len(programs.tasks), latency.shape[1])
-    best, count = np.full(shape, np.inf), np.zeros(shape)
-    np.minimum.at(best, (task, column), known)
-    np.add.at(count, (task, column), 1)
-    few = count < count.max(1, keepdims=True) / 2
-    full = np.where(few[programs.task], np.nan, best[programs.task] / latency)
-    seen = np.isfinite(full).sum(1)
-    others = np.nansum(full, axis=1) / np.maximum(seen, 1)
-    told = few[task, column] & (seen[row] > 0)
-    guess = known[told] * others[row[told]]  # of the best's time, by each program of its own
-    best = np.minimum(best, _geometric_mean(guess, (task[told], column[told]), shape))
-    return row, column, (best[task, column] / known).astype(np.float32)
-
-
-def _geometric_mean(
-    values: npt.NDArray[np.float64], where: tuple[Any, Any], shape: tuple[int, int]
-) -> npt.NDArray[np.float64]:
-    """Of the values that fall on each cell; infinite where none does."""
-    total, count = np.zeros(shape), np.zeros(shape)
-    np.add.at(total, where, np.log(values))
-    np.add.at(count, where, 1)
-    return np.asarray(np.where(count > 0, np.exp(total / np.maximum(count, 1)), np.inf))
+    """Program, platform and the best's share of its time, of every label in these tasks."""
+    best = task_best(programs, tasks)
+    known = np.isin(programs.task, np.asarray(tasks, dtype=np.int64))
+    row, column = np.nonzero(is_label(programs.latency) & known[:, None])
+    share = best[programs.task[row], column] / programs.latency[row, column]
+    return row, column, share.astype(np.float32)
 
 
 def grow_forest(

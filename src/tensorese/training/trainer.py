@@ -22,6 +22,7 @@ from tensorese.models.predict import as_batch
 from tensorese.models.programs import DataError, Encoded, ProgramSet
 from tensorese.models.tlp import TLP
 from tensorese.training import losses
+from tensorese.training.best import task_best
 from tensorese.training.checkpoint import load_checkpoint, save_checkpoint
 from tensorese.training.groups import GroupConfig, Groups
 from tensorese.training.together import head_groups, pull
@@ -79,18 +80,14 @@ class Labels:
 
 def make_labels(programs: ProgramSet, tasks: Sequence[int]) -> Labels:
     """Labels of the given tasks only: the others' minima are never looked at."""
-    label = np.zeros(programs.latency.shape, dtype=np.float32)
-    allowed = np.isin(programs.task, np.asarray(tasks))
-    for head in range(len(programs.platforms)):
-        latency = programs.latency[:, head]
-        valid = np.isfinite(latency) & allowed
-        best = np.full(len(programs.tasks), np.inf)
-        np.minimum.at(best, programs.task[valid], latency[valid])
-        label[valid, head] = best[programs.task[valid]] / latency[valid]
+    allowed = np.isin(programs.task, np.asarray(tasks))[:, None]
+    valid = np.isfinite(programs.latency) & allowed
+    best = task_best(programs, tasks)[programs.task]
+    share = np.divide(best, programs.latency, out=np.zeros_like(best), where=valid)
     return Labels(
-        label=torch.from_numpy(label),
-        valid=torch.from_numpy(np.isfinite(programs.latency) & allowed[:, None]),
-        failed=torch.from_numpy(programs.failed & allowed[:, None]),
+        label=torch.from_numpy(share.astype(np.float32)),
+        valid=torch.from_numpy(valid),
+        failed=torch.from_numpy(programs.failed & allowed),
     )
 
 

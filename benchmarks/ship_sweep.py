@@ -1,0 +1,148 @@
+"""How the networks that ship should learn: recipes on folds of the training tasks, beside trees.
+
+    python benchmarks/ship_sweep.py --out OUT [--store cpu] [--device cuda]
+
+Two of five folds of a store's training tasks are held out in turn; networks over all platforms are
+trained on the rest and judged alone and as a share of the score beside the trees that ship. Test
+rows are not read. Rows (top-1, top-5, mean of the top five, pairs; by platform) are added to
+`OUT/ship_sweep_STORE.jsonl` as they come.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from common import ROOT, provenance
+from ship_models import GROWN, SQUARED
+from tensorese.evaluation.metrics import TaskResult
+from tensorese.evaluation.ranked import judge_scores
+from tensorese.models.forest import mean_of
+from tensorese.models.programs import ProgramSet, read_programs
+from tensorese.records.store import Store
+from tensorese.training.grow import can_grow, grow_forest, grow_shared
+from tensorese.training.small import (
+    Run,
+    SmallRecipe,
+    SmallSet,
+    only,
+    small_scores,
+    small_set,
+    train_small,
+)
+
+Floats = npt.NDArray[np.float64]
+FOLDS, HELD = 5, (0, 1)
+LEAST = 20
+"""Programs of a task from which it is judged."""
+SHARES = (0.1, 0.3, 0.5)
+PLAIN = SmallRecipe(width=128, rows=1536)
+RECIPES = {
+    "4 of 64, ranking": SmallRecipe(),
+    "4 of 128, ranking": PLAIN,
+    "4 of 128, squared": SmallRecipe(width=128, **{**SQUARED, "dropout": 0.1}),
+    "4 of 128, squared, dropout 0.2": SmallRecipe(width=128, **SQUARED),
+    "4 of 256, squared, dropout 0.2": SmallRecipe(width=256, **SQUARED),
+    "4 of 128, ranking and octaves": replace(PLAIN, octaves=10.0),
+    "4 of 128, squared and regret": SmallRecipe(width=128, **{**SQUARED, "regret": 1.0}),
+    "4 of 128, squared, 3 blocks": SmallRecipe(width=128, blocks=3, **SQUARED),
+}
+
+
+def folds_of(programs: ProgramSet) -> npt.NDArray[np.int64]:
+    """By task, dealt by operator."""
+    order = sorted(
+        range(len(programs.tasks)),
+        key=lambda k: (programs.workloads[programs.tasks[k]].operator, programs.tasks[k]),
+    )
+    fold = np.zeros(len(order), dtype=np.int64)
+    fold[order] = np.arange(len(order)) % FOLDS
+    return fold
+
+
+class Sweep:
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        with Store.open(ROOT / "data" / args.store) as store:
+            self.given: SmallSet = small_set(read_programs([store], split="train"))
+        self.programs = self.given.programs
+        self.fold = folds_of(self.programs)
+        self.several = len(self.programs.platforms) > 1
+
+    def sides(self, held: int) -> tuple[tuple[int, ...], npt.NDArray[np.bool_]]:
+        """Tasks to learn from, and the programs that are judged."""
+        return tuple(np.flatnonzero(self.fold != held)), self.fold[self.programs.task] == held
+
+    def networks(self, recipe: SmallRecipe) -> Floats:
+        recipe = replace(recipe, together=30.0) if self.several else recipe
+        runs = [Run(programs=self.programs, tasks=self.sides(k)[0], seed=k) for k in HELD]
+        found = np.zeros(self.programs.latency.shape)
+        models = train_small(self.given, runs, recipe, self.args.device)
+        for held, model in zip(HELD, models, strict=True):
+            judged = self.sides(held)[1]
+            for head, platform in enumerate(self.programs.platforms):
+                found[judged, head] = small_scores(model, self.given, platform)[judged]
+        return found
+
+    def trees(self) -> Floats:
+        """As they ship: a platform's own and those it shares with the others."""
+        setting, rounds, both = next(iter(GROWN.values()))
+        setting = {**setting, "min_data_in_leaf": 20, "seed": 0}
+        features, found = self.given.features, np.zeros(self.programs.latency.shape)
+        for held in HELD:
+            tasks, judged = self.sides(held)
+            shared = grow_shared(features, self.programs, tasks, rounds, setting, both=both)
+            for head, platform in enumerate(self.programs.platforms):
+                mine = only(self.programs, platform)
+                own = grow_forest(features, mine, tasks, rounds, setting, both=both)
+                forest = mean_of([own, shared[platform]])
+                found[judged, head] = forest.predict(features[judged])
+        share = np.clip(found, 2.0**-6, 0.98)
+        return np.asarray(np.log(share / (1 - share)))
+
+    def row(self, name: str, scores: Floats) -> None:
+        tasks = np.flatnonzero(np.isin(self.fold, HELD)).tolist()
+        row = {
+            platform: _figures(judge_scores(self.programs, platform, scores[:, head], tasks, LEAST))
+            for head, platform in enumerate(self.programs.platforms)
+        }
+        means = np.mean(list(row.values()), axis=0)
+        print(f"{name:44s}" + " ".join(f"{mean:.4f}" for mean in means), flush=True)
+        with (self.args.out / f"ship_sweep_{self.args.store}.jsonl").open("a") as file:
+            file.write(json.dumps({"name": name, **row}) + "\n")
+
+
+def _figures(results: list[TaskResult]) -> list[float]:
+    rows = [[r.ratio(1), r.ratio(5), r.steady, r.pairwise] for r in results]
+    return [round(float(x), 5) for x in np.mean(rows, axis=0)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--store", default="cpu", choices=("cpu", "h200"))
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    sweep = Sweep(args)
+    about = {"about": provenance(), "columns": ["top1", "top5", "mean of top 5", "pairwise"]}
+    with (args.out / f"ship_sweep_{args.store}.jsonl").open("a") as file:
+        file.write(json.dumps(about) + "\n")
+    trees = sweep.trees() if can_grow() else None
+    if trees is not None:
+        sweep.row("trees", trees)
+    for name, recipe in RECIPES.items():
+        said = sweep.networks(recipe)
+        sweep.row(name, said)
+        for share in SHARES if trees is not None else ():
+            sweep.row(f"trees, {share:g} of {name}", (1 - share) * trees + share * said)
+
+
+if __name__ == "__main__":
+    main()
