@@ -20,9 +20,17 @@ from tensorese.training.grow import (
     shares_of,
 )
 from tensorese.training.many import keep_labels
-from tensorese.training.small import only, small_set
+from tensorese.training.small import SmallSet, only, small_set
 
 pytestmark = pytest.mark.null
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> SmallSet:
+    """Two platforms."""
+    with Store.open(tmp_path, create=True) as store:
+        store.ingest(cpu_measurements(("lake-1c", "lake-16c")))
+        return small_set(read_programs([store]))
 
 
 def test_labels_on_both_scales_order_programs_alike(tmp_path: Path) -> None:
@@ -55,11 +63,8 @@ def test_a_forest_of_both_says_their_mean(tmp_path: Path) -> None:
     assert np.corrcoef(rest, octaves)[0, 1] > 0.5
 
 
-def test_another_platforms_trees_are_taught_what_they_get_wrong(tmp_path: Path) -> None:
+def test_another_platforms_trees_are_taught_what_they_get_wrong(given: SmallSet) -> None:
     pytest.importorskip("lightgbm")
-    with Store.open(tmp_path, create=True) as store:
-        store.ingest(cpu_measurements(("lake-1c", "lake-16c")))
-        given = small_set(read_programs([store]))
     tasks = range(len(given.programs.tasks))
     some, others = [t for t in tasks if t % 3], [t for t in tasks if not t % 3]
     setting = {"num_leaves": 7, "min_data_in_leaf": 5, "num_threads": 1, "verbose": -1}
@@ -99,11 +104,8 @@ def test_the_best_of_few_labels_is_guessed_from_the_others(tmp_path: Path) -> No
     assert tree_labels(only(few, "lake-16c"), tasks)[1].mean() > 1.05 * true[mine, other].mean()
 
 
-def test_shared_trees_tell_platforms_apart_and_learn_from_both(tmp_path: Path) -> None:
+def test_shared_trees_tell_platforms_apart_and_learn_from_both(given: SmallSet) -> None:
     pytest.importorskip("lightgbm")
-    with Store.open(tmp_path, create=True) as store:
-        store.ingest(cpu_measurements(("lake-1c", "lake-16c")))
-        given = small_set(read_programs([store]))
     programs, features = given.programs, given.features
     tasks = range(len(programs.tasks))
     setting = {"num_leaves": 15, "min_data_in_leaf": 5, "num_threads": 1, "verbose": -1}
@@ -120,12 +122,9 @@ def test_shared_trees_tell_platforms_apart_and_learn_from_both(tmp_path: Path) -
     assert np.corrcoef(taught.predict(features[index]), share)[0, 1] > 0.3
 
 
-def test_few_labels_say_which_programs_a_platform_likes_better(tmp_path: Path) -> None:
-    """Times that are the others', but three times as long where one feature is large."""
+def test_few_labels_say_which_programs_a_platform_likes_better(given: SmallSet) -> None:
+    """Times that are the others', but three octaves longer where one feature is large."""
     pytest.importorskip("lightgbm")
-    with Store.open(tmp_path, create=True) as store:
-        store.ingest(cpu_measurements(("lake-1c", "lake-16c")))
-        given = small_set(read_programs([store]))
     programs, features = given.programs, given.features
     tasks = range(len(programs.tasks))
     new, old = programs.head("lake-16c"), programs.head("lake-1c")

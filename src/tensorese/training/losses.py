@@ -13,9 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tensorese.evaluation.trees import OCTAVES
+
 _NEVER = 1e9
-OCTAVES = 6.0
-"""As the trees that are grown beside networks have it: `evaluation.trees`."""
 
 
 def lambda_rank(scores_GN: Tensor, labels_GN: Tensor, valid_GN: Tensor, top: int = 0) -> Tensor:
