@@ -34,7 +34,14 @@ from ship_few import FEW_LABELS, Few
 from tensorese.evaluation.metrics import TaskResult, summary
 from tensorese.evaluation.ranked import judge_scores
 from tensorese.evaluation.splits import check_disjoint
-from tensorese.evaluation.trees import TREES, fit_tree, installed_trees, score_tree
+from tensorese.evaluation.trees import (
+    TREES,
+    Scale,
+    Setting,
+    fit_tree,
+    installed_trees,
+    score_tree,
+)
 from tensorese.models.disk import Card
 from tensorese.models.folder import save_model
 from tensorese.models.forest import Forest, add_trees, mean_of
@@ -44,7 +51,7 @@ from tensorese.models.small import SmallModel
 from tensorese.models.tlp import TLP
 from tensorese.models.tree_votes import TreeVotes
 from tensorese.records.store import Store
-from tensorese.training.grow import grow_forest, grow_shared
+from tensorese.training.grow import BOTH, grow_forest, grow_shared
 from tensorese.training.many import keep_labels
 from tensorese.training.small import (
     Run,
@@ -67,6 +74,8 @@ SQUARED: dict[str, Any] = {
     "dropout": 0.2,
     "rows": 1536,
 }
+# Only how a task's programs compare, on a logarithmic scale.
+CENTRED: dict[str, Any] = {**SQUARED, "loss": "none", "octaves": 0.0, "centred": 100.0}
 RECIPES = {
     "4 networks of 64": SmallRecipe(),
     "4 of 128": SmallRecipe(width=128),
@@ -82,17 +91,15 @@ RECIPES = {
     "8, dropout 0.3, long": SmallRecipe(networks=8, dropout=0.3, steps=4800),
     "4 of 128, squared errors": SmallRecipe(width=128, **SQUARED),
     "4 of 256, squared errors": SmallRecipe(width=256, **SQUARED),
+    "4 of 128, centred errors": SmallRecipe(width=128, **CENTRED),
 }
-# Shallow enough to be walked fast by numpy: settings, the number of trees, and whether as many
-# are grown of the logarithm of speed beside those of speed.
-GROWN = {
-    "300 large trees of both": (
-        {"num_leaves": 63, "max_depth": 8, "learning_rate": 0.08},
-        300,
-        True,
-    ),
+# Shallow enough to be walked fast by numpy: settings, the number of trees of each scale, scales.
+LARGE: Setting = {"num_leaves": 63, "max_depth": 8, "learning_rate": 0.08}
+GROWN: dict[str, tuple[Setting, int, Sequence[Scale]]] = {
+    "300 large trees of both": (LARGE, 300, BOTH),
+    "300 large trees, centred": (LARGE, 300, ("share", "centred")),
 }
-VOTES = (4, 8, 16, 32)
+VOTES = (4, 6, 8, 16, 32)
 TOGETHER = (0.0, 3.0, 10.0, 30.0)
 """How strongly the heads of the model over all platforms are pulled to their mean."""
 QUICK = {"4 networks, few steps": SmallRecipe(steps=400)}
@@ -347,12 +354,12 @@ class Ship:
         self, trees: str, labels: ProgramSet, tasks: Sequence[int], seed: int
     ) -> dict[str, Forest]:
         """Several platforms share theirs."""
-        grown, rounds, both = GROWN[trees]
+        grown, rounds, scales = GROWN[trees]
         setting = {**grown, "min_data_in_leaf": 20, "seed": seed}
         features = self.given.features
         if len(labels.platforms) > 1:
-            return grow_shared(features, labels, tasks, rounds, setting, both=both)
-        forest = grow_forest(features, labels, tasks, rounds, setting, both=both)
+            return grow_shared(features, labels, tasks, rounds, setting, scales)
+        forest = grow_forest(features, labels, tasks, rounds, setting, scales)
         return {labels.platforms[0]: forest}
 
     def marks(self, label: str) -> dict[str, float]:

@@ -1,11 +1,11 @@
 """How the networks that ship should learn: recipes on folds of the training tasks, beside trees.
 
-    python benchmarks/ship_sweep.py --out OUT [--store cpu] [--device cuda]
+    python benchmarks/ship_sweep.py --out OUT [--store cpu] [--held 5] [--only PART] [--device cuda]
 
-Two of five folds of a store's training tasks are held out in turn; networks over all platforms are
-trained on the rest and judged alone and as a share of the score beside the trees that ship. Test
-rows are not read. Rows (top-1, top-5, mean of the top five, pairs; by platform) are added to
-`OUT/ship_sweep_STORE.jsonl` as they come.
+Two of five folds of a store's training tasks, or `--held` of them, are held out in turn; networks
+over all platforms are trained on the rest and judged alone and as a share of the score beside
+trees. Test rows are not read. Rows (top-1, top-5, mean of the top five, pairs; by platform) are
+added to `OUT/ship_sweep_STORE.jsonl` as they come.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 
 from common import ROOT, provenance
-from ship_models import GROWN, SQUARED
+from ship_models import CENTRED, GROWN, SQUARED
 from tensorese.evaluation.metrics import TaskResult
 from tensorese.evaluation.ranked import judge_scores
 from tensorese.models.forest import mean_of
@@ -38,10 +38,10 @@ from tensorese.training.small import (
 )
 
 Floats = npt.NDArray[np.float64]
-FOLDS, HELD = 5, (0, 1)
+FOLDS = 5
 LEAST = 20
 """Programs of a task from which it is judged."""
-SHARES = (0.1, 0.3, 0.5)
+SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)
 PLAIN = SmallRecipe(width=128, rows=1536)
 RECIPES = {
     "4 of 64, ranking": SmallRecipe(),
@@ -52,6 +52,13 @@ RECIPES = {
     "4 of 128, ranking and octaves": replace(PLAIN, octaves=10.0),
     "4 of 128, squared and regret": SmallRecipe(width=128, **{**SQUARED, "regret": 1.0}),
     "4 of 128, squared, 3 blocks": SmallRecipe(width=128, blocks=3, **SQUARED),
+    "4 of 128, squared and centred": SmallRecipe(
+        width=128, **{**SQUARED, "octaves": 0.0, "centred": 30.0}
+    ),
+    "4 of 128, centred": SmallRecipe(width=128, **CENTRED),
+    "4 of 64, centred": SmallRecipe(width=64, **CENTRED),
+    "4 of 256, centred": SmallRecipe(width=256, **CENTRED),
+    "4 of 128, centred and ranking": replace(PLAIN, centred=30.0, dropout=0.2),
 }
 
 
@@ -68,7 +75,7 @@ def folds_of(programs: ProgramSet) -> npt.NDArray[np.int64]:
 
 class Sweep:
     def __init__(self, args: argparse.Namespace) -> None:
-        self.args = args
+        self.args, self.held = args, tuple(range(args.held))
         with Store.open(ROOT / "data" / args.store) as store:
             self.given: SmallSet = small_set(read_programs([store], split="train"))
         self.programs = self.given.programs
@@ -81,33 +88,35 @@ class Sweep:
 
     def networks(self, recipe: SmallRecipe) -> Floats:
         recipe = replace(recipe, together=30.0) if self.several else recipe
-        runs = [Run(programs=self.programs, tasks=self.sides(k)[0], seed=k) for k in HELD]
+        runs = [Run(programs=self.programs, tasks=self.sides(k)[0], seed=k) for k in self.held]
         found = np.zeros(self.programs.latency.shape)
         models = train_small(self.given, runs, recipe, self.args.device)
-        for held, model in zip(HELD, models, strict=True):
+        for held, model in zip(self.held, models, strict=True):
             judged = self.sides(held)[1]
             for head, platform in enumerate(self.programs.platforms):
                 found[judged, head] = small_scores(model, self.given, platform)[judged]
         return found
 
-    def trees(self) -> Floats:
+    def trees(self, name: str) -> Floats:
         """As they ship: a platform's own and those it shares with the others."""
-        setting, rounds, both = next(iter(GROWN.values()))
+        setting, rounds, scales = GROWN[name]
         setting = {**setting, "min_data_in_leaf": 20, "seed": 0}
         features, found = self.given.features, np.zeros(self.programs.latency.shape)
-        for held in HELD:
+        for held in self.held:
             tasks, judged = self.sides(held)
-            shared = grow_shared(features, self.programs, tasks, rounds, setting, both=both)
+            grown = {}
+            if self.several:
+                grown = grow_shared(features, self.programs, tasks, rounds, setting, scales)
             for head, platform in enumerate(self.programs.platforms):
                 mine = only(self.programs, platform)
-                own = grow_forest(features, mine, tasks, rounds, setting, both=both)
-                forest = mean_of([own, shared[platform]])
+                forest = grow_forest(features, mine, tasks, rounds, setting, scales)
+                forest = mean_of([forest, grown[platform]]) if grown else forest
                 found[judged, head] = forest.predict(features[judged])
         share = np.clip(found, 2.0**-6, 0.98)
         return np.asarray(np.log(share / (1 - share)))
 
     def row(self, name: str, scores: Floats) -> None:
-        tasks = np.flatnonzero(np.isin(self.fold, HELD)).tolist()
+        tasks = np.flatnonzero(np.isin(self.fold, self.held)).tolist()
         row = {
             platform: _figures(judge_scores(self.programs, platform, scores[:, head], tasks, LEAST))
             for head, platform in enumerate(self.programs.platforms)
@@ -127,6 +136,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--store", default="cpu", choices=("cpu", "h200"))
+    parser.add_argument("--held", type=int, default=2, help="Folds of the five.")
+    parser.add_argument("--only", default="", help="Recipes with this in their name.")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -134,14 +145,18 @@ def main() -> None:
     about = {"about": provenance(), "columns": ["top1", "top5", "mean of top 5", "pairwise"]}
     with (args.out / f"ship_sweep_{args.store}.jsonl").open("a") as file:
         file.write(json.dumps(about) + "\n")
-    trees = sweep.trees() if can_grow() else None
-    if trees is not None:
-        sweep.row("trees", trees)
+    trees = {name: sweep.trees(name) for name in GROWN} if can_grow() else {}
+    for name, alone in trees.items():
+        sweep.row(name, alone)
     for name, recipe in RECIPES.items():
+        if args.only not in name:
+            continue
         said = sweep.networks(recipe)
         sweep.row(name, said)
-        for share in SHARES if trees is not None else ():
-            sweep.row(f"trees, {share:g} of {name}", (1 - share) * trees + share * said)
+        for beside, scores in trees.items():
+            for share in SHARES:
+                mixed = (1 - share) * scores + share * said
+                sweep.row(f"{beside}, {share:g} of {name}", mixed)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from cpu_records_support import cpu_measurements
-from tensorese.evaluation.trees import tree_labels
+from tensorese.evaluation.trees import beside_mean, tree_labels
 from tensorese.models.programs import read_programs
 from tensorese.records.store import Store
 from tensorese.training.grow import (
+    BOTH,
     grow_forest,
     grow_relative,
     grow_shared,
@@ -39,10 +40,42 @@ def test_labels_on_both_scales_order_programs_alike(tmp_path: Path) -> None:
         programs = read_programs([store])
     tasks = range(len(programs.tasks))
     index, share = tree_labels(programs, tasks)
-    same, octaves = tree_labels(programs, tasks, octaves=True)
+    same, octaves = tree_labels(programs, tasks, "octaves")
     np.testing.assert_array_equal(index, same)
     np.testing.assert_allclose(octaves, np.maximum(1 + np.log2(share) / 6, 0), rtol=1e-6)
     assert share.max() == octaves.max() == 1 and octaves.min() >= 0
+
+
+def test_centred_labels_compare_a_task_with_its_own_mean(given: SmallSet) -> None:
+    mine = only(given.programs, "lake-1c")
+    index, share = tree_labels(mine, range(len(mine.tasks)))
+    _, centred = tree_labels(mine, range(len(mine.tasks)), "centred")
+    task = mine.task[index]
+    for k in np.unique(task):
+        assert centred[task == k].mean() == pytest.approx(0.5, abs=1e-5)
+        order = np.argsort(share[task == k])
+        assert (np.diff(centred[task == k][order]) >= 0).all()
+    octave = np.diff(centred[task == 0])[0] / np.diff(np.log2(share[task == 0]))[0]
+    assert octave == pytest.approx(1 / 6, rel=1e-4)
+    # Far from the mean they end at 0 and 1, as shares do.
+    far = beside_mean(np.array([1.0, 1e-9], dtype=np.float32), np.array([0, 0]))
+    np.testing.assert_array_equal(far, [1, 0])
+
+
+def test_shared_trees_centre_each_platform_by_itself(given: SmallSet) -> None:
+    """A platform twice as slow says the same of how its programs compare."""
+    pytest.importorskip("lightgbm")
+    setting = {"num_leaves": 7, "min_data_in_leaf": 5, "num_threads": 1, "verbose": -1}
+    programs = given.programs
+    slower = replace(programs, latency=programs.latency * np.array([[1.0, 2.0]]))
+    tasks = range(len(programs.tasks))
+    one, other = (
+        grow_shared(given.features, p, tasks, 10, setting, ("centred",))["lake-16c"]
+        for p in (programs, slower)
+    )
+    said, again = one.predict(given.features), other.predict(given.features)
+    np.testing.assert_allclose(said, again, atol=1e-4)
+    assert said.std() > 0.01
 
 
 def test_a_forest_of_both_says_their_mean(tmp_path: Path) -> None:
@@ -53,12 +86,12 @@ def test_a_forest_of_both_says_their_mean(tmp_path: Path) -> None:
     labels, tasks = only(given.programs, "lake-1c"), range(len(given.programs.tasks))
     setting = {"num_leaves": 7, "min_data_in_leaf": 5, "num_threads": 1, "verbose": -1}
     plain = grow_forest(given.features, labels, tasks, 10, setting)
-    both = grow_forest(given.features, labels, tasks, 10, setting, both=True)
+    both = grow_forest(given.features, labels, tasks, 10, setting, BOTH)
     count = len(plain.parts["feature"])
     assert len(both.parts["feature"]) == 2 * count
     said, half = plain.predict(given.features), both.predict(given.features)
     assert np.abs(2 * half - said).min() > 0  # the others say something too
-    index, octaves = tree_labels(labels, tasks, octaves=True)
+    index, octaves = tree_labels(labels, tasks, "octaves")
     rest = (2 * half - said)[index]
     assert np.corrcoef(rest, octaves)[0, 1] > 0.5
 
@@ -70,11 +103,11 @@ def test_another_platforms_trees_are_taught_what_they_get_wrong(given: SmallSet)
     setting = {"num_leaves": 7, "min_data_in_leaf": 5, "num_threads": 1, "verbose": -1}
     theirs = only(given.programs, "lake-1c")
     mine = only(given.programs, "lake-16c")
-    known = grow_forest(given.features, theirs, tasks, 40, setting, both=True)
+    known = grow_forest(given.features, theirs, tasks, 40, setting, BOTH)
     taught = grow_taught(given.features, *tree_labels(mine, some), 40, setting, known)
     assert len(taught.roots) == len(known.roots) + 40
     index, share = tree_labels(mine, others)
-    _, octaves = tree_labels(mine, others, octaves=True)
+    _, octaves = tree_labels(mine, others, "octaves")
     wanted = (share + octaves) / 2
     error = [np.abs(f.predict(given.features[index]) - wanted).mean() for f in (known, taught)]
     assert error[1] < 0.7 * error[0]

@@ -8,6 +8,7 @@ import torch
 
 from tensorese.training import losses
 from tensorese.training.losses import (
+    centred_octaves,
     failure_loss,
     lambda_rank,
     squared_error,
@@ -44,7 +45,7 @@ def test_lambda_rank_by_hand() -> None:
 def test_invalid_programs_take_no_part() -> None:
     scores, labels = torch.tensor([[0.3, -1.0, 9.0]]), torch.tensor([[0.5, 1.0, 0.7]])
     valid = torch.tensor([[True, True, False]])
-    for loss in (lambda_rank, squared_error, squared_octaves):
+    for loss in (lambda_rank, squared_error, squared_octaves, centred_octaves):
         with_it = loss(scores, labels, valid)
         without = loss(scores[:, :2], labels[:, :2], valid[:, :2])
         torch.testing.assert_close(with_it, without)
@@ -63,6 +64,7 @@ def test_empty_groups_cost_nothing() -> None:
     assert float(lambda_rank(x, x, none)) == 0.0
     assert float(squared_error(x, x, none)) == 0.0
     assert float(squared_octaves(x, x, none)) == 0.0
+    assert float(centred_octaves(x, x, none)) == 0.0
     assert float(failure_loss(x, none, none)) == 0.0
 
 
@@ -93,6 +95,7 @@ def test_dimensions_in_front_are_losses_of_their_own() -> None:
         lambda_rank,
         squared_error,
         squared_octaves,
+        centred_octaves,
         losses.expected_regret,
         failure_loss,
     ):
@@ -130,3 +133,18 @@ def test_octaves_by_hand() -> None:
     # Slower than 2 ** -6 is as slow as that, whatever is said of it.
     lost = squared_octaves(torch.tensor([[-9.0, -4.2]]), torch.tensor([[1e-5, 1 / 64]]), both)
     assert float(lost) == pytest.approx(0.0, abs=1e-5)
+
+
+def test_centred_octaves_by_hand() -> None:
+    """Two octaves between programs that are said to be alike: each is off its mean by one."""
+    alike, both = torch.tensor([[0.0, 0.0]]), torch.ones(1, 2).bool()
+    got = centred_octaves(alike, torch.tensor([[0.125, 0.5]]), both)
+    assert float(got) == pytest.approx((1 / 6) ** 2, rel=1e-5)
+
+
+def test_centred_octaves_do_not_ask_how_far_the_best_is_ahead() -> None:
+    scores, labels = torch.tensor([[1.0, 0.0, -2.0]]), torch.tensor([[0.9, 0.4, 0.3]])
+    every = torch.ones(1, 3).bool()
+    one, half = (centred_octaves(scores, labels * best, every) for best in (1.0, 0.5))
+    torch.testing.assert_close(one, half)
+    assert float(one) > 0

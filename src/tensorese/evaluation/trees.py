@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -38,25 +38,45 @@ OCTAVES = 6.0
 """A program 2 ** 6 times slower than its task's best is worth nothing on a logarithmic scale."""
 
 
-def tree_labels(
-    programs: ProgramSet, tasks: Sequence[int], *, octaves: bool = False
-) -> tuple[npt.NDArray[Any], Floats]:
-    """Valid programs of the tasks on the first platform, and their task's best over their time.
+Scale: TypeAlias = Literal["share", "octaves", "centred"]
+"""What labels are: the task's best over a program's time, the logarithm of that, or the logarithm
+of the time beside its mean over the task's programs."""
 
-    With `octaves` on a logarithmic scale, also from 0 to 1.
-    """
+
+def tree_labels(
+    programs: ProgramSet, tasks: Sequence[int], scale: Scale = "share"
+) -> tuple[npt.NDArray[Any], Floats]:
+    """Valid programs of the tasks on the first platform, and their labels, all from 0 to 1."""
     index = programs.valid(0)
     index = index[np.isin(programs.task[index], np.asarray(tasks, dtype=np.int64))]
     latency = programs.latency[index, 0]
     best = np.full(len(programs.tasks), np.inf)
     np.minimum.at(best, programs.task[index], latency)
     share = (best[programs.task[index]] / latency).astype(np.float32)
-    return index, in_octaves(share) if octaves else share
+    return index, on_scale(share, programs.task[index], scale)
+
+
+def on_scale(share: Floats, group: npt.NDArray[Any], scale: Scale) -> Floats:
+    """Shares of the best's speed as labels; `group` numbers the task, or task and platform."""
+    if scale == "share":
+        return share
+    return in_octaves(share) if scale == "octaves" else beside_mean(share, group)
 
 
 def in_octaves(share: Floats) -> Floats:
     """A share of the best's speed on a logarithmic scale, from 0 to 1."""
     return np.asarray(np.maximum(1.0 + np.log2(share) / OCTAVES, 0.0), dtype=np.float32)
+
+
+def beside_mean(share: Floats, group: npt.NDArray[Any]) -> Floats:
+    """A half for a program as fast as its group's geometric mean; as many octaves reach 0 and 1.
+
+    A task's best is one measurement, and how far it is ahead of the others says nothing of them.
+    """
+    octaves = np.log2(share.astype(np.float64)) / OCTAVES
+    count = np.maximum(np.bincount(group), 1)
+    mean = np.bincount(group, weights=octaves) / count
+    return np.asarray(np.clip(0.5 + octaves - mean[group], 0.0, 1.0), dtype=np.float32)
 
 
 def fit_tree(
@@ -66,10 +86,9 @@ def fit_tree(
     programs: ProgramSet,
     tasks: Sequence[int],
     rounds: int = ROUNDS,
-    *,
-    octaves: bool = False,
+    scale: Scale = "share",
 ) -> Any:
-    index, labels = tree_labels(programs, tasks, octaves=octaves)
+    index, labels = tree_labels(programs, tasks, scale)
     return fit_rows(kind, setting, features[index], labels, rounds)
 
 

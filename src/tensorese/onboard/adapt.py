@@ -18,7 +18,7 @@ from tensorese.models.forest import Forest
 from tensorese.models.programs import ProgramSet
 from tensorese.models.tlp import TLP
 from tensorese.models.tree_votes import TreeVotes
-from tensorese.training.grow import SETTING, can_grow, grow_on, grow_taught
+from tensorese.training.grow import BOTH, SETTING, can_grow, grow_on, grow_taught
 from tensorese.training.small import (
     Run,
     SmallRecipe,
@@ -188,7 +188,7 @@ def grow(
     if not can_grow():
         return found
     labels, few = only(given.programs, platform), {"min_data_in_leaf": LEAST_LEAF}
-    own = grow_on(given.features, labels, tasks, TREES, few, both=True)
+    own = grow_on(given.features, labels, tasks, TREES, few, BOTH)
     if platform in own:
         found["own"] = own[platform]
         if theirs is not None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tensorese.evaluation.trees import Setting, fit_rows, fit_tree, in_octaves
+from tensorese.evaluation.trees import Scale, Setting, fit_rows, fit_tree, in_octaves, on_scale
 from tensorese.models.forest import Forest, from_lightgbm, mean_of, sum_of, with_known
 from tensorese.models.programs import Encoded, ProgramSet
 from tensorese.training.best import is_label, task_best
@@ -30,6 +30,7 @@ SETTING: Setting = {
     "max_bin": 127,
 }
 """Shallow and few, so that they are walked fast."""
+BOTH: tuple[Scale, ...] = ("share", "octaves")
 OCTAVE = 0.125
 """What twice the time costs on the mean of both scales, a little less than on the logarithm's."""
 
@@ -52,8 +53,7 @@ def grow_on(
     tasks: Sequence[int],
     rounds: int,
     more: Setting,
-    *,
-    both: bool = False,
+    scales: Sequence[Scale] = ("share",),
 ) -> dict[str, Forest]:
     """By platform; none for a platform without a valid program in these tasks."""
     found = {}
@@ -61,7 +61,7 @@ def grow_on(
         mine = only(programs, platform)
         if set(mine.task[mine.valid(0)].tolist()) & set(tasks):
             setting = {**SETTING, **more}
-            found[platform] = grow_forest(features, mine, tasks, rounds, setting, both=both)
+            found[platform] = grow_forest(features, mine, tasks, rounds, setting, scales)
     return found
 
 
@@ -71,8 +71,7 @@ def grow_shared(
     tasks: Sequence[int],
     rounds: int,
     setting: Setting,
-    *,
-    both: bool = False,
+    scales: Sequence[Scale] = ("share",),
 ) -> dict[str, Forest]:
     """One boosting over the labels of all platforms, then by platform what is left of it.
 
@@ -82,8 +81,11 @@ def grow_shared(
     marks = np.eye(len(programs.platforms), dtype=np.float32)
     row, column, share = shares_of(programs, tasks)
     given = np.concatenate([features[row], marks[column]], axis=1)
-    scales = (share, in_octaves(share)) if both else (share,)
-    grown = [fit_rows("lightgbm", setting, given, labels, rounds) for labels in scales]
+    group = programs.task[row] * len(marks) + column
+    grown = [
+        fit_rows("lightgbm", setting, given, on_scale(share, group, scale), rounds)
+        for scale in scales
+    ]
     whole = mean_of([from_lightgbm(tree) for tree in grown])
     return {
         platform: with_known(whole, dict(enumerate(marks[k].tolist(), features.shape[1])))
@@ -108,16 +110,14 @@ def grow_forest(
     tasks: Sequence[int],
     rounds: int,
     setting: Setting,
-    *,
-    both: bool = False,
+    scales: Sequence[Scale] = ("share",),
 ) -> Forest:
-    """Of the first platform's speeds; with `both` as many trees again of their logarithm.
+    """As many trees of each of the scales, of the first platform's labels.
 
     Those of speed tell the best apart, those of its logarithm the bad from the worse.
     """
     grown = [
-        fit_tree("lightgbm", setting, features, programs, tasks, rounds, octaves=octaves)
-        for octaves in ((False, True) if both else (False,))
+        fit_tree("lightgbm", setting, features, programs, tasks, rounds, scale) for scale in scales
     ]
     return mean_of([from_lightgbm(tree) for tree in grown])
 
@@ -133,7 +133,7 @@ def grow_taught(
     """Trees of other platforms with more that say what they get wrong on this one.
 
     What carries over need not be learnt again from few labels: `share` of the programs `index`.
-    `known` tells the mean of both scales, as `grow_forest` with `both` does.
+    `known` tells the mean of `BOTH` scales.
     """
     wrong = (share + in_octaves(share)) / 2 - known.predict(features[index])
     more = fit_rows("lightgbm", setting, features[index], wrong.astype(np.float32), rounds)

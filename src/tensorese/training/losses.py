@@ -16,6 +16,7 @@ from torch import Tensor
 from tensorese.evaluation.trees import OCTAVES
 
 _NEVER = 1e9
+_FAR = 10.0  # octaves: slower than that is as slow
 
 
 def lambda_rank(scores_GN: Tensor, labels_GN: Tensor, valid_GN: Tensor, top: int = 0) -> Tensor:
@@ -56,6 +57,18 @@ def squared_octaves(scores_GN: Tensor, labels_GN: Tensor, valid_GN: Tensor) -> T
     share = labels_GN.masked_fill(~valid_GN, 1.0).clamp(min=2.0**-OCTAVES)
     error = (told - (1.0 + torch.log2(share) / OCTAVES)) ** 2
     return _mean_over(error, valid_GN)
+
+
+def centred_octaves(scores_GN: Tensor, labels_GN: Tensor, valid_GN: Tensor) -> Tensor:
+    """The error of the logarithm less its group's mean: how programs of one task compare.
+
+    A task's best is one measurement, and how far it is ahead of the rest says nothing about them.
+    """
+    told = -F.softplus(-scores_GN) / (OCTAVES * math.log(2.0))
+    share = labels_GN.masked_fill(~valid_GN, 1.0).clamp(min=2.0**-_FAR)
+    error = (told - torch.log2(share) / OCTAVES) * valid_GN
+    mean = error.sum(-1, keepdim=True) / valid_GN.sum(-1, keepdim=True).clamp(min=1)
+    return _mean_over((error - mean) ** 2, valid_GN)
 
 
 def expected_regret(

@@ -50,6 +50,8 @@ class SmallRecipe:
     loss: Loss = "both"
     octaves: float = 0.0
     """Weight of the error on a logarithmic scale."""
+    centred: float = 0.0
+    """Weight of that error less its mean over a task's programs."""
     regret: float = 10.0
     together: float = 0.0
     """Pull of the heads to their mean; they start alike then. See `together`."""
@@ -72,6 +74,7 @@ class SmallRecipe:
             weight_decay=self.weight_decay,
             loss=self.loss,
             octave_weight=self.octaves,
+            centred_weight=self.centred,
             regret_weight=self.regret,
             together=self.together,
             seed=seed,

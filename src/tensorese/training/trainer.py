@@ -27,7 +27,8 @@ from tensorese.training.checkpoint import load_checkpoint, save_checkpoint
 from tensorese.training.groups import GroupConfig, Groups
 from tensorese.training.together import head_groups, pull
 
-Loss: TypeAlias = Literal["rank", "mse", "both"]
+Loss: TypeAlias = Literal["rank", "mse", "both", "none"]
+"""`none` leaves what the weights below ask for."""
 Progress = Callable[[dict[str, Any]], None]
 
 
@@ -40,6 +41,8 @@ class TrainConfig:
     """Weight of the squared error beside the ranking loss."""
     octave_weight: float = 0.0
     """The same of the error on a logarithmic scale; 0 leaves it out."""
+    centred_weight: float = 0.0
+    """The same of that error less its mean over a task's programs."""
     regret_weight: float = 10.0
     """Weight of the expected regret of a pick by softmax."""
     regret5_weight: float = 0.0
@@ -107,6 +110,8 @@ def total_loss(outputs: Tensor, labels: Labels, present_GN: Tensor, config: Trai
         total = total + config.mse_weight * losses.squared_error(scores, label, valid)
     if config.octave_weight:
         total = total + config.octave_weight * losses.squared_octaves(scores, label, valid)
+    if config.centred_weight:
+        total = total + config.centred_weight * losses.centred_octaves(scores, label, valid)
     if config.regret_weight:
         regret = losses.expected_regret(scores, label, valid)
         total = total + config.regret_weight * regret
