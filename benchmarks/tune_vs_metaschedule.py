@@ -47,7 +47,14 @@ def machine(target: str = "host") -> dict[str, str]:
         asked = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
         found = subprocess.run(asked, capture_output=True, text=True, check=True)
         name = f"{found.stdout.splitlines()[0]}, {name}"
-    return {"machine": name, "tvm": str(about["versions"].get("apache-tvm", ""))}
+    return {"machine": name, "tvm": str(about["versions"].get("apache-tvm") or _tvm_version())}
+
+
+def _tvm_version() -> str:
+    """Of a TVM that was unpacked rather than installed: there is nothing to ask but itself."""
+    from tensorese.tvm_env import import_tvm
+
+    return str(import_tvm().__version__)
 
 
 def read_rows(out: Path) -> list[dict[str, Any]]:
