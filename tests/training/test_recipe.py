@@ -22,6 +22,15 @@ def test_settings_reach_their_config() -> None:
     assert recipe.train.groups.size == 32 and recipe.train.bf16 is False
 
 
+def test_a_choice_that_does_not_exist_is_refused() -> None:
+    """A loss that nobody knows would train on what is left of the losses, and say nothing."""
+    wanted = "takes one of rank, mse, both, none, but got 'mes' .did you mean 'mse'"
+    with pytest.raises(DataError, match=wanted):
+        apply_settings(Recipe(), {"loss": "mes"})
+    with pytest.raises(DataError, match="backbone takes one of attention, lstm"):
+        apply_settings(Recipe(), {"backbone": "gru"})
+
+
 def test_sides_are_disjoint_and_complete(toy: ProgramSet) -> None:
     sides = make_sides(toy, Recipe(fold=1))
     together = [*sides.train, *sides.validation, *sides.held_out]

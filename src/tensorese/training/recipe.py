@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
@@ -97,6 +97,13 @@ def _names(config: type) -> set[str]:
 
 def _set(config: Any, key: str, text: str) -> Any:
     old = getattr(config, key)
+    hint = get_type_hints(type(config))[key]
+    if get_origin(hint) is Literal and text not in get_args(hint):
+        known = get_args(hint)
+        raise DataError(
+            f"--set {key} takes one of {', '.join(known)}, but got {text!r}"
+            f"{did_you_mean(text, known)}; its default is {old}"
+        )
     try:
         value: Any = text
         if isinstance(old, bool) or old is None:
