@@ -99,7 +99,7 @@ GROWN: dict[str, tuple[Setting, int, Sequence[Scale]]] = {
     "300 large trees of both": (LARGE, 300, BOTH),
     "300 large trees, centred": (LARGE, 300, ("share", "centred")),
 }
-VOTES = (4, 6, 8, 16, 32)
+VOTES = (4, 8, 16, 32)
 TOGETHER = (0.0, 3.0, 10.0, 30.0)
 """How strongly the heads of the model over all platforms are pulled to their mean."""
 QUICK = {"4 networks, few steps": SmallRecipe(steps=400)}

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from common import write_result
 from tensorese.evaluation.judge import MIN_RECORDS, judged_index
 from tensorese.evaluation.ranked import features_of
-from tensorese.evaluation.trees import fit_rows, on_scale
+from tensorese.evaluation.trees import fit_rows, on_scale, tree_labels
 from tensorese.models.programs import ProgramSet
 from tensorese.training.grow import BOTH, SETTING
 from tlp_runs import programs_of, shaken_figures, task_sides
@@ -49,13 +49,10 @@ class Limits:
 
     def _shares(self) -> npt.NDArray[np.float32]:
         """The task's best over each program's time; 0 where it has none."""
-        time, task = self.programs.latency[:, 0], self.programs.task
-        valid = self.programs.valid(0)
-        best = np.full(len(self.programs.tasks), np.inf)
-        np.minimum.at(best, task[valid], time[valid])
-        share = np.zeros(len(time), dtype=np.float32)
-        share[valid] = best[task[valid]] / time[valid]
-        return share
+        index, share = tree_labels(self.programs, range(len(self.programs.tasks)))
+        found = np.zeros(len(self.programs), dtype=np.float32)
+        found[index] = share
+        return found
 
     def said(self, rows: Index, judged: Index, *, known: bool = False) -> npt.NDArray[np.float64]:
         """Scores of the judged programs, of unit spread, by trees of these rows."""
