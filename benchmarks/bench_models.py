@@ -95,9 +95,9 @@ def table(rows: Rows, tops: dict[str, list[str]]) -> list[str]:
     ]
     for platform in sorted({row["platform"] for row in rows}):
         mine = [row for row in rows if row["platform"] == platform]
-        trees = [row for row in mine if row["model"] in SAME_INPUTS]
-        best = max(trees, key=lambda row: float(row["top1"]), default=None)
-        lowered = next((row for row in mine if row["model"] == LOWERED), None)
+        trees = [[row for row in mine if row["model"] == kind] for kind in SAME_INPUTS]
+        best = max(filter(None, trees), key=_top1, default=None)
+        lowered = [row for row in mine if row["model"] == LOWERED] or None
         count = mine[0]["tasks"]
         first = f"`{platform}` ({count})"
         for system in _systems(mine):
@@ -110,19 +110,23 @@ def table(rows: Rows, tops: dict[str, list[str]]) -> list[str]:
     return lines
 
 
+def _top1(rows: Rows) -> float:
+    return float(np.mean([row["top1"] for row in rows]))
+
+
 def _systems(rows: Rows) -> Iterable[str]:
     names = list(dict.fromkeys(row["model"] for row in rows))
     return sorted(names, key=lambda name: (name in TREES, "alone" in name, "others" in name))
 
 
-def _figures(rows: Rows, best: dict[str, Any] | None, lowered: dict[str, Any] | None) -> str:
+def _figures(rows: Rows, best: Rows | None, lowered: Rows | None) -> str:
     top1, top5 = by_task(rows, 0), by_task(rows, 1)
     interval = bootstrap(list(top1.values()))
     pairwise = float(np.mean([row["pairwise"] for row in rows]))
     gains = ["", "", ""]
     if rows[0]["model"] not in TREES:
         against = [(top1, best, 0), (top1, lowered, 0), (top5, lowered, 1)]
-        gains = [paired(mine, by_task([tree], k)) if tree else "" for mine, tree, k in against]
+        gains = [paired(mine, by_task(tree, k)) if tree else "" for mine, tree, k in against]
     return (
         f"{interval.mean:.3f} [{interval.low:.3f}, {interval.high:.3f}] "
         f"| {np.mean(list(top5.values())):.3f} | {pairwise:.3f} | {' | '.join(gains)}"

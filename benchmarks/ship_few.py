@@ -11,7 +11,7 @@ from tensorese.evaluation.trees import installed_trees
 from tensorese.models.forest import Forest, mean_of
 from tensorese.models.programs import ProgramSet
 from tensorese.models.tree_votes import TreeVotes
-from tensorese.training.grow import OCTAVE, SETTING, grow_relative, grow_taught, shares_of
+from tensorese.training.grow import OCTAVE, SETTING, grow_relative, grow_taught, labels_of
 from tensorese.training.many import keep_labels
 from tensorese.training.small import Run, SmallRecipe, only
 
@@ -91,9 +91,10 @@ class Few:
         """Shared trees with a few more of what they get wrong on the platform with few labels, and
         the others' with a few more of how its times compare with theirs."""
         features = self.ship.given.features
-        row, column, share = shares_of(labels, tasks)
+        row, column, told = labels_of(labels, tasks, self.ship.scales)
         mine = column == labels.head(platform)
-        taught = grow_taught(features, row[mine], share[mine], 100, TAUGHT, shared[platform])
+        wanted = np.mean(told, axis=0)[mine]
+        taught = grow_taught(features, row[mine], wanted, 100, TAUGHT, shared[platform])
         if not self.rate:
             return taught
         others = {name: forest for name, forest in shared.items() if name != platform}

@@ -132,6 +132,10 @@ class Ship:
     def say(self, text: str) -> None:
         print(f"{time.monotonic() - self.args.started:6.1f} s  {self.name}: {text}", flush=True)
 
+    @property
+    def scales(self) -> Sequence[Scale]:
+        return GROWN[self.trees][2]
+
     def labels(self) -> list[tuple[str, ProgramSet]]:
         """By name: each platform alone, and all of them together."""
         found = [(name, only(self.programs, name)) for name in self.own]
@@ -423,7 +427,7 @@ def _targets(store: Store) -> dict[str, str]:
 
 def trees(ship: Ship) -> None:
     """LightGBM and XGBoost on the same inputs, where installed: three settings each, chosen on
-    the same validation tasks."""
+    the same validation tasks, then as many seeds as the models."""
     wanted = ship.args.labels.split(",") if ship.args.labels else ship.own
     for kind in installed_trees():
         for platform in [name for name in ship.own if name in wanted]:
@@ -435,12 +439,14 @@ def trees(ship: Ship) -> None:
                 results = judge_scores(labels, platform, scores, ship.validation)
                 found.append((_mark(results), setting))
             _, best = max(found, key=lambda pair: pair[0])
-            tree = fit_tree(kind, best, ship.given.features, labels, ship.all)
-            scores = score_tree(kind, tree, ship.test_set.features)
-            tasks = range(len(ship.test.tasks))
-            results = judge_scores(ship.test, platform, scores, list(tasks))
-            if results:
-                ship.rows.append(_tree_row(ship, kind, platform, results))
+            for seed in range(ship.args.seeds):
+                seeded = {**best, "seed": seed}
+                tree = fit_tree(kind, seeded, ship.given.features, labels, ship.all)
+                scores = score_tree(kind, tree, ship.test_set.features)
+                tasks = list(range(len(ship.test.tasks)))
+                results = judge_scores(ship.test, platform, scores, tasks)
+                if results:
+                    ship.rows.append(_tree_row(ship, kind, platform, seed, results))
         ship.say(f"{kind} judged")
 
 
@@ -456,7 +462,7 @@ def _mark(results: Sequence[TaskResult]) -> float:
 
 
 def _tree_row(
-    ship: Ship, kind: str, platform: str, results: Sequence[TaskResult]
+    ship: Ship, kind: str, platform: str, seed: int, results: Sequence[TaskResult]
 ) -> dict[str, Any]:
     return {
         "part": "test",
@@ -464,7 +470,7 @@ def _tree_row(
         "recipe": "trees",
         "model": kind,
         "platform": platform,
-        "seed": 0,
+        "seed": seed,
         **summary(results),
         "ratios": told(results),
     }

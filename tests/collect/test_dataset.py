@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,6 +53,29 @@ def test_publishing_drops_tails_and_faults_of_the_machinery_and_adds_once(
         rows = store.table(["tail", "status"]).to_pylist()
     assert {row["tail"] for row in rows} == {""}
     assert Status.INFRA_ERROR not in {row["status"] for row in rows}
+
+
+def test_published_times_keep_the_digits_that_a_clock_is_good_for(
+    tmp_path: Path, make_measurement: MeasurementMaker
+) -> None:
+    given = replace(
+        make_measurement(),
+        run_secs=(1.23456789123e-5, 9.87654321e-4),
+        build_secs=0.123456789,
+        timing={"disturbed": [0.0289886860], "number": 3},
+        time=1794883160.2712858,
+    )
+    with Store.open(tmp_path / "raw", create=True) as store:
+        store.append_many([given, replace(make_measurement(), status=Status.BUILD_ERROR)])
+    publish([tmp_path / "raw"], tmp_path / "data")
+    with Store.open(tmp_path / "data") as store:
+        ok, failed = sorted(store.measurements(), key=lambda row: row.status is not Status.OK)
+    assert ok.run_secs == pytest.approx(given.run_secs, rel=1e-7, abs=0)
+    assert all((secs * 2**60) % 2**20 == 0 for secs in ok.run_secs)
+    assert ok.build_secs == pytest.approx(given.build_secs, abs=1e-3)
+    assert ok.timing == {"disturbed": [0.028989], "number": 3}
+    assert ok.time == pytest.approx(given.time, abs=1e-3, rel=0)
+    assert math.isnan(failed.latency)
 
 
 def test_a_card_counts_valid_programs_test_tasks_and_what_is_shared(

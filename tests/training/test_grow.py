@@ -18,6 +18,8 @@ from tensorese.training.grow import (
     grow_relative,
     grow_shared,
     grow_taught,
+    labels_of,
+    levelled,
     shares_of,
 )
 from tensorese.training.many import keep_labels
@@ -103,14 +105,41 @@ def test_another_platforms_trees_are_taught_what_they_get_wrong(given: SmallSet)
     setting = {"num_leaves": 7, "min_data_in_leaf": 5, "num_threads": 1, "verbose": -1}
     theirs = only(given.programs, "lake-1c")
     mine = only(given.programs, "lake-16c")
-    known = grow_forest(given.features, theirs, tasks, 40, setting, BOTH)
-    taught = grow_taught(given.features, *tree_labels(mine, some), 40, setting, known)
-    assert len(taught.roots) == len(known.roots) + 40
-    index, share = tree_labels(mine, others)
-    _, octaves = tree_labels(mine, others, "octaves")
-    wanted = (share + octaves) / 2
-    error = [np.abs(f.predict(given.features[index]) - wanted).mean() for f in (known, taught)]
-    assert error[1] < 0.7 * error[0]
+    index, share = tree_labels(mine, some)
+    unseen, told = tree_labels(mine, others)
+    wanted = (told + tree_labels(mine, others, "octaves")[1]) / 2
+    task, n = mine.task[unseen], np.bincount(mine.task[unseen])
+    for scales in (BOTH, ("share", "centred")):
+        known = grow_forest(given.features, theirs, tasks, 40, setting, scales)
+        level = levelled(share, mine.task[index], known.predict(given.features[index]))
+        taught = grow_taught(given.features, index, level, 40, setting, known)
+        assert len(taught.roots) == len(known.roots) + 40
+        error = []
+        for forest in (known, taught):
+            off = forest.predict(given.features[unseen]) - wanted
+            off -= (np.bincount(task, weights=off) / np.maximum(n, 1))[task]
+            error.append(np.abs(off).mean())
+        assert error[1] < 0.8 * error[0]
+
+
+def test_centred_labels_of_few_programs_are_those_of_many(given: SmallSet) -> None:
+    programs, tasks = given.programs, range(len(given.programs.tasks))
+    k, other = programs.head("lake-16c"), programs.head("lake-1c")
+    latency = programs.latency.copy()
+    latency[:, k] = 3 * latency[:, other]  # everything takes three times as long there
+    all_of = replace(programs, latency=latency)
+    few = keep_labels(all_of, "lake-16c", tasks, 2 * len(tasks), seed=0)
+    whole, part = (np.full(latency.shape, np.nan) for _ in range(2))
+    for labels, into in ((all_of, whole), (few, part)):
+        row, column, (found,) = labels_of(labels, tasks, ("centred",))
+        into[row, column] = found
+    kept = np.isfinite(part[:, k])
+    assert 0 < kept.sum() < np.isfinite(whole[:, k]).sum() / 2
+    np.testing.assert_allclose(part[kept, k], whole[kept, k], atol=0.01)
+    # Beside those few alone they would say next to nothing.
+    alone = keep_labels(only(all_of, "lake-16c"), "lake-16c", tasks, 2 * len(tasks), seed=0)
+    index, lone = tree_labels(alone, tasks, "centred")
+    assert np.abs(lone - whole[index, k]).mean() > 0.02
 
 
 def test_the_best_of_few_labels_is_guessed_from_the_others(tmp_path: Path) -> None:

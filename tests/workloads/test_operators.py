@@ -41,6 +41,7 @@ CASES: dict[str, tuple[nn.Module, list[tuple[int, ...]]]] = {
     "norm ": (nn.GroupNorm(2, 8), [IMAGE]),
     "pool": (nn.MaxPool2d(3, 2), [IMAGE]),
     "pool ": (nn.AvgPool2d(2), [IMAGE]),
+    "pool  ": (nn.AdaptiveAvgPool2d(5), [IMAGE]),  # windows of 3 and of 4
     "reduce": (Call("mean", dim=1), [(4, 9)]),
     "reduce ": (Call("argmax", dim=1), [(4, 9)]),
     "elementwise": (nn.GELU(), [(4, 9)]),

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tensorese.collect.tasklist import ListedTask
 from tensorese.records.nouns import Measurement, Status, Workload
 from tensorese.records.store import Store
@@ -19,7 +21,8 @@ from tensorese.records.store import Store
 def publish(sources: Sequence[Path], out: Path) -> int:
     """Adds the stores' measurements to `out`; returns how many were new.
 
-    Tails are left out, a replay derives them anew, and so are faults of the machinery.
+    Tails are left out, a replay derives them anew, and so are faults of the machinery and digits
+    that no clock is good for, half of the bytes otherwise.
     """
     with Store.open(out, create=True) as store:
         added = store.ingest(_published(sources))
@@ -33,7 +36,27 @@ def _published(sources: Sequence[Path]) -> Iterator[Measurement]:
             for measurement in source.measurements():
                 if measurement.status is not Status.INFRA_ERROR:
                     program = replace(measurement.program, tail="")
-                    yield replace(measurement, program=program, error=measurement.error[:200])
+                    yield replace(
+                        _rounded(measurement), program=program, error=measurement.error[:200]
+                    )
+
+
+def _rounded(measurement: Measurement) -> Measurement:
+    """Samples to seven digits, the rest to a millisecond: short in binary, which is what packs."""
+    timing = dict(measurement.timing)
+    if "disturbed" in timing:
+        timing["disturbed"] = [float(f"{secs:.5g}") for secs in timing["disturbed"]]
+    return replace(
+        measurement,
+        run_secs=tuple(float(np.float32(secs)) for secs in measurement.run_secs),
+        build_secs=_to_millisecond(measurement.build_secs),
+        timing=timing,
+        time=_to_millisecond(measurement.time),
+    )
+
+
+def _to_millisecond(secs: float) -> float:
+    return round(secs * 1024) / 1024 if math.isfinite(secs) else secs
 
 
 @dataclass(frozen=True, kw_only=True)

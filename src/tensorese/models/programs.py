@@ -154,7 +154,9 @@ def _gather(stores: Sequence[Store], platforms: Sequence[str], split: Split) -> 
     table = table.filter(
         pc.is_in(table["platform"], value_set=pa.array(list(platforms), pa.string()))
     )
-    table = table.combine_chunks()
+    # Parts of a store have random names: by content, so that the same records train the same model.
+    order = [(name, "ascending") for name in ("program_id", "platform", "status", "latency")]
+    table = table.combine_chunks().sort_by(order)
     columns: dict[str, Any] = {}
     for name in _COLUMNS[:-2]:
         coded = table[name].combine_chunks().dictionary_encode()

@@ -18,7 +18,7 @@ from tensorese.models.forest import Forest
 from tensorese.models.programs import ProgramSet
 from tensorese.models.tlp import TLP
 from tensorese.models.tree_votes import TreeVotes
-from tensorese.training.grow import BOTH, SETTING, can_grow, grow_on, grow_taught
+from tensorese.training.grow import BOTH, SETTING, can_grow, grow_on, grow_taught, levelled
 from tensorese.training.small import (
     Run,
     SmallRecipe,
@@ -193,8 +193,10 @@ def grow(
         found["own"] = own[platform]
         if theirs is not None:
             setting = {**SETTING, **few, **CORRECTING}
-            told = tree_labels(labels, tasks)
-            found["taught"] = grow_taught(given.features, *told, TREES, setting, theirs)
+            index, share = tree_labels(labels, tasks)
+            said = theirs.predict(given.features[index])
+            wanted = levelled(share, labels.task[index], said)
+            found["taught"] = grow_taught(given.features, index, wanted, TREES, setting, theirs)
     return found
 
 

@@ -1,4 +1,4 @@
-"""How fast the best program of a task is, which labels are measured against."""
+"""How fast the best program of a task is, and the mean one: what labels are measured against."""
 
 from __future__ import annotations
 
@@ -47,3 +47,30 @@ def _geometric_mean(values: Floats, where: tuple[Any, Any], shape: tuple[int, in
     np.add.at(total, where, np.log(values))
     np.add.at(count, where, 1)
     return np.asarray(np.where(count > 0, np.exp(total / np.maximum(count, 1)), np.inf))
+
+
+ROUNDS = 20
+"""Of fitting programs and levels in turn, until a label moves by thousandths of an octave."""
+
+
+def task_level(
+    task: npt.NDArray[Any], row: npt.NDArray[Any], column: npt.NDArray[Any], octaves: Floats
+) -> Floats:
+    """By label (program `row`, platform `column`): what the task's mean program has there.
+
+    Platforms have measured some of a task's programs each, one of them perhaps three. An octave is
+    the program's own, the same everywhere, and the level of its task on the platform: programs are
+    compared with all of their task, not with those that happened to be measured beside them.
+    """
+    n_tasks, platforms = int(task.max()) + 1, int(column.max()) + 1
+    group = task[row] * platforms + column
+    size = np.maximum(np.bincount(group, minlength=n_tasks * platforms), 1)
+    labels = np.maximum(np.bincount(row, minlength=len(task)), 1)
+    seen = np.bincount(row, minlength=len(task)) > 0
+    programs = np.maximum(np.bincount(task[seen], minlength=n_tasks), 1)
+    level = np.bincount(group, octaves, len(size)) / size
+    for _ in range(ROUNDS):
+        own = np.bincount(row, octaves - level[group], len(task)) / labels
+        own -= (np.bincount(task[seen], own[seen], n_tasks) / programs)[task]
+        level = np.bincount(group, octaves - own[row], len(size)) / size
+    return np.asarray(level[group])

@@ -13,10 +13,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tensorese.evaluation.trees import Scale, Setting, fit_rows, fit_tree, in_octaves, on_scale
+from tensorese.evaluation.trees import (
+    OCTAVES,
+    Scale,
+    Setting,
+    fit_rows,
+    fit_tree,
+    in_octaves,
+    on_scale,
+)
 from tensorese.models.forest import Forest, from_lightgbm, mean_of, sum_of, with_known
 from tensorese.models.programs import Encoded, ProgramSet
-from tensorese.training.best import is_label, task_best
+from tensorese.training.best import is_label, task_best, task_level
 from tensorese.training.small import only
 
 SETTING: Setting = {
@@ -79,18 +87,30 @@ def grow_shared(
     of them where they do not.
     """
     marks = np.eye(len(programs.platforms), dtype=np.float32)
-    row, column, share = shares_of(programs, tasks)
+    row, column, labels = labels_of(programs, tasks, scales)
     given = np.concatenate([features[row], marks[column]], axis=1)
-    group = programs.task[row] * len(marks) + column
-    grown = [
-        fit_rows("lightgbm", setting, given, on_scale(share, group, scale), rounds)
-        for scale in scales
-    ]
+    grown = [fit_rows("lightgbm", setting, given, label, rounds) for label in labels]
     whole = mean_of([from_lightgbm(tree) for tree in grown])
     return {
         platform: with_known(whole, dict(enumerate(marks[k].tolist(), features.shape[1])))
         for k, platform in enumerate(programs.platforms)
     }
+
+
+def labels_of(
+    programs: ProgramSet, tasks: Sequence[int], scales: Sequence[Scale]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], list[npt.NDArray[np.float32]]]:
+    """Program and platform of every label in these tasks, and the labels on each of the scales."""
+    row, column, share = shares_of(programs, tasks)
+    found = []
+    for scale in scales:
+        if scale != "centred":
+            found.append(on_scale(share, row, scale))
+            continue
+        octaves = np.log2(share.astype(np.float64)) / OCTAVES
+        octaves -= task_level(programs.task, row, column, octaves)
+        found.append(np.clip(0.5 + octaves, 0.0, 1.0).astype(np.float32))
+    return row, column, found
 
 
 def shares_of(
@@ -125,19 +145,29 @@ def grow_forest(
 def grow_taught(
     features: npt.NDArray[np.float32],
     index: npt.NDArray[Any],
-    share: npt.NDArray[np.float32],
+    labels: npt.NDArray[np.float32],
     rounds: int,
     setting: Setting,
     known: Forest,
 ) -> Forest:
     """Trees of other platforms with more that say what they get wrong on this one.
 
-    What carries over need not be learnt again from few labels: `share` of the programs `index`.
-    `known` tells the mean of `BOTH` scales.
+    What carries over need not be learnt again from few labels, those of the programs `index`, on
+    the mean of the scales that `known` was grown on; or see `levelled`.
     """
-    wrong = (share + in_octaves(share)) / 2 - known.predict(features[index])
+    wrong = labels - known.predict(features[index])
     more = fit_rows("lightgbm", setting, features[index], wrong.astype(np.float32), rounds)
     return sum_of([known, from_lightgbm(more)])
+
+
+def levelled(
+    share: npt.NDArray[np.float32], task: npt.NDArray[Any], said: npt.NDArray[Any]
+) -> npt.NDArray[np.float32]:
+    """Labels whose mean over each task is that of what is `said`, on whatever scales it is: what a
+    task's programs have in common is all that scales differ by, and orders none of them."""
+    labels = (share + in_octaves(share)) / 2
+    off = np.bincount(task, weights=said - labels) / np.maximum(np.bincount(task), 1)
+    return np.asarray(labels + off[task], dtype=np.float32)
 
 
 def grow_relative(

@@ -72,13 +72,18 @@ def _leaf_blocks(body: Any) -> Iterator[_Block]:
         nodes = list(nodes_of(block.body))
         if any(type(node).__name__ == "SBlock" for node in nodes):
             continue  # the root, or a block of blocks
-        axes = [(v.var, int(v.dom.extent), int(v.iter_type)) for v in block.iter_vars]
+        axes = [(v.var, _extent(v.dom.extent), int(v.iter_type)) for v in block.iter_vars]
         yield _Block(
             spatial={var: extent for var, extent, kind in axes if kind != _REDUCE},
             reduced={var: extent for var, extent, kind in axes if kind == _REDUCE},
             stores=[node for node in nodes if type(node).__name__ == "BufferStore"],
             nodes=nodes,
         )
+
+
+def _extent(value: Any) -> int:
+    """1 for one that depends on where it is: windows of a pool that does not divide its input."""
+    return int(value) if type(value).__name__ == "IntImm" else 1
 
 
 def _peel(node: Any) -> Any:

@@ -49,6 +49,10 @@ def bert_tiny() -> nn.Module:
     return Bert(2, 128, 2)
 
 
+def bert_mini() -> nn.Module:
+    return Bert(4, 256, 4)
+
+
 def bert_medium() -> nn.Module:
     return Bert(8, 512, 8)
 
