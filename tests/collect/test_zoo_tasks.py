@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tensorese.collect import zoo_tasks
 from tensorese.collect.tasklist import ListedTask, TaskListError, read_tasks
 from tensorese.collect.zoo_tasks import (
     TEST_NETWORKS,
-    TRAIN_NETWORKS,
+    TRAIN_PARTS,
     Selection,
     choose_train,
+    zoo_part,
 )
 from tensorese.records.nouns import TensorSpec, Workload
 from tensorese.workloads.zoo import parse
@@ -57,9 +59,28 @@ def test_heavy_tasks_are_left_out() -> None:
 
 
 def test_every_network_named_is_in_the_zoo() -> None:
-    for spec in (*TRAIN_NETWORKS, *TEST_NETWORKS):
+    named = [spec for part in TRAIN_PARTS for spec in part]
+    for spec in (*named, *TEST_NETWORKS):
         parse(spec)
-    assert not {s for s in TRAIN_NETWORKS if s in TEST_NETWORKS}
+    assert len(set(named)) == len(named)
+    assert not set(named) & set(TEST_NETWORKS)
+
+
+def test_a_later_part_adds_to_the_earlier_and_changes_none_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = {
+        "first": [task(1, "dense"), *(task(n, "conv2d") for n in range(1, 9))],
+        "second": [task(1, "dense"), task(2, "dense"), task(3, "dense")],
+    }
+    monkeypatch.setattr(zoo_tasks, "extract", lambda spec, targets, split="": found.get(spec, []))
+    listed = []
+    for parts in ((("first",),), (("first",), ("second",))):
+        monkeypatch.setattr(zoo_tasks, "TRAIN_PARTS", parts)
+        listed.append([t.workload.id for t in zoo_part("train", ["{}"])])
+    before, after = listed
+    assert after[: len(before)] == before
+    assert after[len(before) :] == [t.workload.id for t in found["second"][1:]]
 
 
 @pytest.mark.parametrize("kind", ["llvm", "cuda"])
