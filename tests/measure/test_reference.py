@@ -123,6 +123,16 @@ def test_is_fast(name: str, sizes: tuple[int, ...], limit: float) -> None:
     assert min(seconds) < limit
 
 
+def test_windows_of_unequal_size_are_left_to_tvm_and_their_length_is_bounded() -> None:
+    tvm = import_tvm()
+    image = tvm.te.placeholder((1, 2, 12, 12), name="image")
+    pool = tvm.topi.nn.adaptive_pool(image, (5, 5), "avg", "NCHW")  # windows of 3 and of 4
+    mod = module_of([image, pool])
+    with pytest.raises(Unsupported):
+        reference_case(mod, 0)
+    assert reduction_length(mod) == 12 * 12
+
+
 def test_integer_products_are_exact() -> None:
     import_tvm()
     from tvm import te

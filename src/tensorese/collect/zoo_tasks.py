@@ -56,7 +56,7 @@ TRAIN_NETWORKS = (
     "resnext50_32x4d@1x3x160x160",
     "resnext50_32x4d@1x3x128x128",
 )
-# Twice the tasks teach what four times the programs do: these came later, one core first.
+# Twice the tasks teach more than twice the programs: these came later, measured on one core first.
 MORE_TRAIN_NETWORKS = (
     "efficientnet_b0@1x3x224x224",
     "efficientnet_b0@1x3x160x160",

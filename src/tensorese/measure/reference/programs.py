@@ -93,11 +93,18 @@ def input_specs(mod: Any) -> list[TensorSpec]:
 
 
 def reduction_length(mod: Any) -> int:
-    """The most terms that any block of an unscheduled module adds into one element."""
+    """The most terms that any block of an unscheduled module adds into one element.
+
+    A window whose size depends on where it is (a pool that does not divide its input) counts as
+    the longest axis of any parameter: it spans no more.
+    """
+    shapes = [_shape(p) for p in mod["main"].params if hasattr(p.ty, "shape")]
+    widest = max((extent for shape in shapes for extent in shape), default=1)
     lengths = [1]
     for node in _all_blocks(mod["main"].body):
-        extents = [int_of(v.dom.extent) for v in node.iter_vars if int(v.iter_type) == 2]
-        lengths.append(math.prod(extents))
+        extents = [v.dom.extent for v in node.iter_vars if int(v.iter_type) == 2]
+        known = [int(e) if type(e).__name__ == "IntImm" else widest for e in extents]
+        lengths.append(math.prod(known))
     return max(lengths)
 
 
