@@ -71,6 +71,17 @@ def test_digest_follows_the_labels(tmp_path: Path) -> None:
     assert one.digest != two.digest
 
 
+def test_programs_are_in_the_order_of_their_content_not_of_their_coming(tmp_path: Path) -> None:
+    rows = [_measured(t, p, Status.OK, t / 8 + 1) for t in (1, 2, 4, 8, 16) for p in ("a", "b")]
+    one, two = (
+        read_programs([_store(tmp_path / f"{k}{part}", *mine) for part, mine in enumerate(parts)])
+        for k, parts in enumerate([(rows[:6], rows[6:]), (rows[6:], rows[:6])])
+    )
+    assert one.ids == two.ids and one.tasks == two.tasks
+    np.testing.assert_array_equal(one.latency, two.latency)
+    np.testing.assert_array_equal(one.decisions[0], two.decisions[0])
+
+
 def test_empty_store_and_unknown_platform(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds none"):
         read_programs([Store.open(tmp_path / "empty", create=True)])

@@ -3,6 +3,8 @@ MnasNet (Tan et al. 2018) and EfficientNet (Tan and Le 2019)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor, nn
 
 
@@ -60,57 +62,54 @@ def _classifier(channels: int) -> list[nn.Module]:
     return [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2), nn.Linear(channels, 1000)]
 
 
-def mobilenet_v2() -> nn.Module:
-    relu6 = nn.ReLU6()
-    layers, c_in = conv(3, 32, 3, 2, relu6), 32
-    # expansion, channels, repeats, stride of the first: table 2 of the paper
-    for expansion, c_out, repeats, first in [
-        (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2),
-        (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1),
-    ]:  # fmt: skip
+def _stages(
+    c_in: int, rows: Sequence[tuple[int, int, int, int, int]], act: nn.Module, gated: bool = False
+) -> list[nn.Module]:
+    """Of kernel, expansion, channels, repeats and the stride of the first, as the papers list."""
+    layers: list[nn.Module] = []
+    for kernel, expansion, c_out, repeats, first in rows:
         for i in range(repeats):
             stride, hidden = (first if i == 0 else 1), c_in * expansion
-            layers.append(InvertedResidual(c_in, hidden, c_out, kernel=3, stride=stride, act=relu6))
+            gate = SqueezeExcite(hidden, c_in // 4, nn.SiLU(), nn.Sigmoid()) if gated else None
+            layers.append(
+                InvertedResidual(
+                    c_in, hidden, c_out, kernel=kernel, stride=stride, act=act, gate=gate
+                )
+            )
             c_in = c_out
-    return nn.Sequential(*layers, *conv(c_in, 1280, 1, 1, relu6), *_classifier(1280))
+    return layers
+
+
+def mobilenet_v2() -> nn.Module:
+    relu6 = nn.ReLU6()
+    rows = [
+        (3, 1, 16, 1, 1), (3, 6, 24, 2, 2), (3, 6, 32, 3, 2), (3, 6, 64, 4, 2),
+        (3, 6, 96, 3, 1), (3, 6, 160, 3, 2), (3, 6, 320, 1, 1),
+    ]  # fmt: skip
+    layers = [*conv(3, 32, 3, 2, relu6), *_stages(32, rows, relu6)]
+    return nn.Sequential(*layers, *conv(320, 1280, 1, 1, relu6), *_classifier(1280))
 
 
 def mnasnet1_0() -> nn.Module:
     relu = nn.ReLU()
-    layers, c_in = conv(3, 32, 3, 2, relu), 16
-    layers += [*conv(32, 32, 3, 1, relu, groups=32), *conv(32, c_in, 1, 1, nn.Identity())]
-    # kernel, expansion, channels, repeats, stride of the first: figure 7 of the paper
-    for kernel, expansion, c_out, repeats, first in [
+    rows = [
         (3, 3, 24, 3, 2), (5, 3, 40, 3, 2), (5, 6, 80, 3, 2),
         (3, 6, 96, 2, 1), (5, 6, 192, 4, 2), (3, 6, 320, 1, 1),
-    ]:  # fmt: skip
-        for i in range(repeats):
-            stride, hidden = (first if i == 0 else 1), c_in * expansion
-            layers.append(
-                InvertedResidual(c_in, hidden, c_out, kernel=kernel, stride=stride, act=relu)
-            )
-            c_in = c_out
-    return nn.Sequential(*layers, *conv(c_in, 1280, 1, 1, relu), *_classifier(1280))
+    ]  # fmt: skip
+    layers = conv(3, 32, 3, 2, relu)
+    layers += [*conv(32, 32, 3, 1, relu, groups=32), *conv(32, 16, 1, 1, nn.Identity())]
+    layers += _stages(16, rows, relu)
+    return nn.Sequential(*layers, *conv(320, 1280, 1, 1, relu), *_classifier(1280))
 
 
 def efficientnet_b0() -> nn.Module:
     swish = nn.SiLU()
-    layers, c_in = conv(3, 32, 3, 2, swish), 32
-    # kernel, expansion, channels, repeats, stride of the first: table 1 of the paper
-    for kernel, expansion, c_out, repeats, first in [
+    rows = [
         (3, 1, 16, 1, 1), (3, 6, 24, 2, 2), (5, 6, 40, 2, 2), (3, 6, 80, 3, 2),
         (5, 6, 112, 3, 1), (5, 6, 192, 4, 2), (3, 6, 320, 1, 1),
-    ]:  # fmt: skip
-        for i in range(repeats):
-            stride, hidden = (first if i == 0 else 1), c_in * expansion
-            gate = SqueezeExcite(hidden, c_in // 4, nn.SiLU(), nn.Sigmoid())
-            layers.append(
-                InvertedResidual(
-                    c_in, hidden, c_out, kernel=kernel, stride=stride, act=swish, gate=gate
-                )
-            )
-            c_in = c_out
-    return nn.Sequential(*layers, *conv(c_in, 1280, 1, 1, swish), *_classifier(1280))
+    ]  # fmt: skip
+    layers = [*conv(3, 32, 3, 2, swish), *_stages(32, rows, swish, gated=True)]
+    return nn.Sequential(*layers, *conv(320, 1280, 1, 1, swish), *_classifier(1280))
 
 
 # kernel, hidden, channels, squeeze-excite, hard swish or ReLU, stride: tables 1 and 2 of the paper
@@ -134,11 +133,13 @@ def _mobilenet_v3(rows: tuple[_Row, ...], wide: int) -> nn.Module:
     relu, swish, eps = nn.ReLU(), nn.Hardswish(), 1e-3
     layers, c_in = conv(3, 16, 3, 2, swish, eps=eps), 16
     for kernel, hidden, c_out, squeeze, hard, stride in rows:
-        gate = SqueezeExcite(hidden, round_to_8(hidden / 4), nn.ReLU(), nn.Hardsigmoid())
+        gate = None
+        if squeeze:
+            gate = SqueezeExcite(hidden, round_to_8(hidden / 4), nn.ReLU(), nn.Hardsigmoid())
         layers.append(
             InvertedResidual(
                 c_in, hidden, c_out, kernel=kernel, stride=stride, act=swish if hard else relu,
-                gate=gate if squeeze else None, eps=eps,
+                gate=gate, eps=eps,
             )
         )  # fmt: skip
         c_in = c_out

@@ -34,15 +34,15 @@ def basic(c_in: int, width: int, stride: int) -> Residual:
     return Residual(body, c_in, width, stride)
 
 
-def bottleneck(c_in: int, width: int, stride: int, *, inner: int, groups: int) -> Residual:
+def bottleneck(c_in: int, c_out: int, stride: int, *, inner: int, groups: int) -> Residual:
     body = nn.Sequential(
         conv_bn(c_in, inner, 1),
         nn.ReLU(),
         conv_bn(inner, inner, 3, stride, groups),
         nn.ReLU(),
-        conv_bn(inner, 4 * width, 1),
+        conv_bn(inner, c_out, 1),
     )
-    return Residual(body, c_in, 4 * width, stride)
+    return Residual(body, c_in, c_out, stride)
 
 
 def stem() -> nn.Sequential:
@@ -70,7 +70,7 @@ def _deep(depths: Sequence[int], *, width_per_group: int = 64, groups: int = 1) 
         inner = width * width_per_group // 64 * groups
         for i in range(depth):
             stride = 2 if stage and i == 0 else 1
-            blocks.append(bottleneck(c_in, width, stride, inner=inner, groups=groups))
+            blocks.append(bottleneck(c_in, 4 * width, stride, inner=inner, groups=groups))
             c_in = 4 * width
     return nn.Sequential(stem(), *blocks, head(c_in))
 

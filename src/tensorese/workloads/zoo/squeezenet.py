@@ -21,10 +21,10 @@ class Fire(nn.Module):
 def squeezenet1_1() -> nn.Module:
     layers: list[nn.Module] = [nn.Conv2d(3, 64, 3, 2), nn.ReLU()]
     c_in = 64
-    for squeezed, each, repeats in ((16, 64, 2), (32, 128, 2), (48, 192, 2), (64, 256, 2)):
-        if squeezed != 64:  # the last four share their resolution
+    for squeezed, each in ((16, 64), (32, 128), (48, 192), (64, 256)):
+        if squeezed < 64:  # the last four share their resolution
             layers.append(nn.MaxPool2d(3, 2, ceil_mode=True))
-        for _ in range(repeats):
+        for _ in range(2):
             layers.append(Fire(c_in, squeezed, each))
             c_in = 2 * each
     layers += [nn.Dropout(0.5), nn.Conv2d(c_in, 1000, 1), nn.ReLU()]
