@@ -37,6 +37,7 @@ def refused(capsys: pytest.CaptureFixture[str], *options: str) -> str:
         (("--ray", "nowhere"), "must be HOST:PORT, auto or local, but got 'nowhere'"),
         (("--ray", "ray://h:1"), "must be HOST:PORT"),
         (("--again", "500"), "add --programs STORE"),
+        (("--only-programs",), "add --programs STORE"),
         (("--again", "500", "--programs", "s", "--group", "0"), "'--group': 0 is not in the range"),
     ],
 )

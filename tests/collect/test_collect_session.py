@@ -113,6 +113,18 @@ def test_a_run_is_resumed_and_measured_again(tasks: Path, tmp_path: Path) -> Non
     assert twice == {row["program_id"] for row in rows if row["split"] == "test"}
 
 
+def test_programs_of_a_store_and_nothing_else(tasks: Path, tmp_path: Path) -> None:
+    common = ("--tasks", tasks, "--target", ONE_CORE, "--minutes", "2", "--json")
+    first = collect(*common, "--platform", "one", "--out", tmp_path / "one", "--per-task", "3")
+    assert first.returncode == 0, first.stderr
+    named = ("--programs", tmp_path / "one", "--only-programs")
+    second = collect(*common, "--platform", "two", "--out", tmp_path / "two", *named)
+    assert json.loads(second.stdout)["measured"] == 6, second.stderr
+    with Store.open(tmp_path / "one") as one, Store.open(tmp_path / "two") as two:
+        wanted, got = (set(s.table(["program_id"])["program_id"].to_pylist()) for s in (one, two))
+    assert wanted == got
+
+
 def test_ctrl_c_keeps_what_was_measured(tasks: Path, tmp_path: Path) -> None:
     out = tmp_path / "store"
     options = ["--tasks", tasks, "--target", ONE_CORE, "--platform", "here", "--minutes", "5"]

@@ -24,6 +24,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--minutes", default=10.0, show_default=True, help="How long to measure.")
 @click.option("--out", type=_PATH, help="Store to add to; made when missing.")
 @click.option("--programs", type=_PATH, help="Store whose programs come first (a model's, say).")
+@click.option("--only-programs", is_flag=True, help="Nothing beyond those of --programs.")
 @click.option("--split", default="all", type=click.Choice(["all", "train", "test"]))
 @click.option("--most-tasks", default=0, help="Only so many of the tasks; 0 for all.")
 @click.option("--per-task", default=0, help="Programs a task, those of the store counted; 0: any.")
@@ -70,6 +71,10 @@ def collect(source: str, as_json: bool, **options: Any) -> None:
         raise click.UsageError(
             f"--again {options['again']} measures programs of a store once more, but none is "
             "given; add --programs STORE"
+        )
+    if options["only_programs"] and options["programs"] is None:
+        raise click.UsageError(
+            "--only-programs measures what a store names, but none is given; add --programs STORE"
         )
     place = _place(options)
     target = parse_target(options["target"])
@@ -165,6 +170,7 @@ def _session(target: str, options: dict[str, Any]) -> Session:
             per_task=options["per_task"],
             random_share=options["random_share"],
             seed=options["seed"],
+            only_given=options["only_programs"],
         ),
         farm=collecting_on(target, verify=options["verify"]),
     )
