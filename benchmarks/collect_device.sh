@@ -1,5 +1,6 @@
 #!/bin/bash
 # Collecting on a lent machine: bash benchmarks/collect_device.sh cpu|two|all|gpu|again MINUTES
+# MORE="--programs STORE --only-programs" asks for a store's programs alone (stages two and all).
 # Stores are kept outside $OUT and packed into it after each stage: few files may come back.
 set -u
 stage=$1 minutes=$2
@@ -43,8 +44,9 @@ two)
     ${LAYOUT:---lanes 3 --stride 2 --beside} ${MORE:---programs data/cpu} --minutes "$minutes"
   ;;
 all)
+  # shellcheck disable=SC2086
   gather emr-all --target "$all" --platform "$mcpu-${cores}c" --out "$work/cpu" \
-    --programs data/cpu --minutes "$minutes"
+    ${MORE:---programs data/cpu} --minutes "$minutes"
   ;;
 gpu)
   # A kernel takes a second of nvrtc: fewer tasks, so that each has enough programs to rank.
