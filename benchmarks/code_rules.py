@@ -90,7 +90,7 @@ def compile_task(measurements: list[Any]) -> list[dict[str, Any]]:
 
 def chosen(count: int) -> list[list[Any]]:
     """The measurements of some training tasks that have tiles, drawn once for all."""
-    from lowered_xgb import wanted
+    from lowered_trees import wanted
     from tensorese.models.programs import read_programs
     from tensorese.records.store import Store
 

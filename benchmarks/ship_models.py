@@ -485,7 +485,6 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--choose-secs", type=float, default=50.0, help="For each store.")
     parser.add_argument("--skip-few", action="store_true", help="No models of few labels.")
-    parser.add_argument("--rate", type=float, help="Of trees that compare; chosen if not given.")
     parser.add_argument("--first-seed", type=int, default=0, help="Of the models of few labels.")
     parser.add_argument("--alone", action="store_true", help="Few labels without others as well.")
     parser.add_argument("--only-few", action="store_true", help="Nothing else, with --recipe.")

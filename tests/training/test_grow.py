@@ -15,7 +15,6 @@ from tensorese.records.store import Store
 from tensorese.training.grow import (
     BOTH,
     grow_forest,
-    grow_relative,
     grow_shared,
     grow_taught,
     labels_of,
@@ -182,26 +181,3 @@ def test_shared_trees_tell_platforms_apart_and_learn_from_both(given: SmallSet) 
     taught = grow_shared(features, few, tasks, 40, setting)["lake-16c"]
     index, share = tree_labels(only(programs, "lake-16c"), tasks)
     assert np.corrcoef(taught.predict(features[index]), share)[0, 1] > 0.3
-
-
-def test_few_labels_say_which_programs_a_platform_likes_better(given: SmallSet) -> None:
-    """Times that are the others', but three octaves longer where one feature is large."""
-    pytest.importorskip("lightgbm")
-    programs, features = given.programs, given.features
-    tasks = range(len(programs.tasks))
-    new, old = programs.head("lake-16c"), programs.head("lake-1c")
-    column = int(np.argmax(features.std(0)))
-    large = features[:, column] > np.median(features[:, column])
-    latency = programs.latency.copy()
-    latency[:, new] = 5 * latency[:, old] * np.where(large, 8.0, 1.0)
-    changed = replace(programs, latency=latency)
-    few = keep_labels(changed, "lake-16c", tasks, len(programs) // 3, seed=0)
-    setting = {"num_leaves": 7, "min_data_in_leaf": 5, "num_threads": 1, "verbose": -1}
-    others = {"lake-1c": grow_forest(features, only(programs, "lake-1c"), tasks, 40, setting)}
-    more = {"feature_fraction": 1.0, "learning_rate": 0.3}
-    forest = grow_relative(
-        features, few, tasks, "lake-16c", 30, {**setting, **more}, others, rate=0.2
-    )
-    said = forest.predict(features) - others["lake-1c"].predict(features)
-    gap = said[~large].mean() - said[large].mean()
-    assert gap == pytest.approx(3 * 0.2, rel=0.1)  # three octaves, at the rate of one

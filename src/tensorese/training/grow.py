@@ -7,7 +7,7 @@ Boosted trees err otherwise than networks do, and cost seconds. LightGBM grows t
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -39,8 +39,6 @@ SETTING: Setting = {
 }
 """Shallow and few, so that they are walked fast."""
 BOTH: tuple[Scale, ...] = ("share", "octaves")
-OCTAVE = 0.125
-"""What twice the time costs on the mean of both scales, a little less than on the logarithm's."""
 
 
 def can_grow() -> bool:
@@ -168,39 +166,3 @@ def levelled(
     labels = (share + in_octaves(share)) / 2
     off = np.bincount(task, weights=said - labels) / np.maximum(np.bincount(task), 1)
     return np.asarray(labels + off[task], dtype=np.float32)
-
-
-def grow_relative(
-    features: npt.NDArray[np.float32],
-    programs: ProgramSet,
-    tasks: Sequence[int],
-    platform: str,
-    rounds: int,
-    setting: Setting,
-    others: Mapping[str, Forest],
-    rate: float = OCTAVE,
-) -> Forest:
-    """The other platforms' trees, and more that say which programs are faster on this one.
-
-    They learn how the times of one program compare, not how those of a task's programs do: few
-    labels tell much of that, since what is hard to know about a program is the same everywhere.
-    """
-    head = programs.head(platform)
-    known = np.isin(programs.task, np.asarray(tasks, dtype=np.int64))
-    octaves = np.log2(np.where(known[:, None], programs.latency, np.nan))
-    slower = [
-        _centred(octaves[:, head] - octaves[:, programs.head(name)]) for name in sorted(others)
-    ]
-    counted = np.isfinite(slower)
-    index = np.nonzero(counted.any(0))[0]
-    mean = np.where(counted, slower, 0.0).sum(0)[index] / counted.sum(0)[index]
-    grown = fit_rows("lightgbm", setting, features[index], mean.astype(np.float32), rounds)
-    more = from_lightgbm(grown)
-    lowered = Forest({**more.parts, "value": more.parts["value"] * np.float32(-rate)})
-    return sum_of([mean_of([others[name] for name in sorted(others)]), lowered])
-
-
-def _centred(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Less their median: how much faster a platform is on the whole does not matter."""
-    found = np.isfinite(values)
-    return values - np.median(values[found]) if found.any() else values

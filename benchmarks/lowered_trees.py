@@ -1,13 +1,14 @@
-"""XGBoost on the features of lowered programs, as MetaSchedule uses it, on the same rows.
+"""XGBoost as MetaSchedule uses it, and LightGBM likewise, on features of lowered programs.
 
-    python benchmarks/lowered_xgb.py extract --store data/cpu --platform emeraldrapids-2c --out DIR
-    python benchmarks/lowered_xgb.py judge --store data/cpu --platform emeraldrapids-2c --out DIR
+    python benchmarks/lowered_trees.py extract --store data/cpu --platform znver4-2c --out DIR
+    python benchmarks/lowered_trees.py judge --store data/cpu --platform znver4-2c --out DIR
 
 `extract` schedules every valid program again, postprocesses it for the platform's target and asks
 TVM's own `PerStoreFeature` for a vector a store; it needs TVM, no device, and asks for what DIR
-lacks. `judge` trains MetaSchedule's model (the score is the sum over stores, squared error) on all
-training tasks, its settings chosen on validation tasks as those of the other trees are, and adds
-its test row to `benchmarks/results/ship_models_lowered.jsonl`, which `bench_models.py` reads.
+lacks. `judge` trains MetaSchedule's model (the score is the sum over stores, squared error), by
+XGBoost and by LightGBM, on all training tasks, settings chosen on validation tasks as those of the
+other trees are, and adds the test rows to `benchmarks/results/ship_models_lowered.jsonl`, which
+`bench_models.py` reads.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import json
 import multiprocessing
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,20 @@ import numpy.typing as npt
 
 from common import RESULTS, provenance
 
-SYSTEM = "xgboost on lowered features"
 CHUNK = 400
 """Programs in one file: what a stopped run may lose."""
-SETTINGS: tuple[dict[str, Any], ...] = (
-    {"max_depth": 10, "gamma": 0.001, "min_child_weight": 0, "eta": 0.2},  # MetaSchedule's own
-    {"max_depth": 6, "gamma": 0.001, "min_child_weight": 5, "eta": 0.1},
-    {"max_depth": 8, "gamma": 0.0, "min_child_weight": 20, "eta": 0.1, "colsample_bytree": 0.5},
-)
+SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
+    "xgboost": (
+        {"max_depth": 10, "gamma": 0.001, "min_child_weight": 0, "eta": 0.2},  # MetaSchedule's own
+        {"max_depth": 6, "gamma": 0.001, "min_child_weight": 5, "eta": 0.1},
+        {"max_depth": 8, "gamma": 0.0, "min_child_weight": 20, "eta": 0.1, "colsample_bytree": 0.5},
+    ),
+    "lightgbm": (
+        {"num_leaves": 31, "learning_rate": 0.1, "min_data_in_leaf": 20},
+        {"num_leaves": 63, "learning_rate": 0.1, "min_data_in_leaf": 20, "feature_fraction": 0.5},
+        {"num_leaves": 255, "learning_rate": 0.1, "min_data_in_leaf": 20, "feature_fraction": 0.5},
+    ),
+}
 ROUNDS = 200
 Floats = npt.NDArray[np.float32]
 
@@ -156,35 +163,49 @@ class Packed:
 
 
 def fit(
-    x: Floats, owner: npt.NDArray[np.int64], y: npt.NDArray[Any], setting: dict[str, Any]
+    kind: str,
+    x: Floats,
+    owner: npt.NDArray[np.int64],
+    y: npt.NDArray[Any],
+    setting: dict[str, Any],
 ) -> Any:
     """Squared error of the sum over a program's stores, weighed by the label as MetaSchedule does.
 
     A booster sees stores; the gradient of a program's error is handed to each of its stores.
     """
-    import xgboost
-
-    data = xgboost.DMatrix(x, np.zeros(len(x)))
 
     def objective(said: npt.NDArray[Any], _: Any) -> tuple[Any, Any]:
         total = np.bincount(owner, weights=said, minlength=len(y))
         return ((total - y) * y)[owner], y[owner]
 
+    if kind == "lightgbm":
+        import lightgbm
+
+        params = {"seed": 43, "verbose": -1, "objective": objective, **setting}
+        return lightgbm.train(params, lightgbm.Dataset(x, np.zeros(len(x))), ROUNDS)
+    import xgboost
+
+    data = xgboost.DMatrix(x, np.zeros(len(x)))
     params = {"seed": 43, "nthread": os.cpu_count(), "base_score": 0.0, **setting}
     return xgboost.train(params, data, ROUNDS, obj=objective)
 
 
-def said_of(model: Any, x: Floats, owner: npt.NDArray[np.int64], n: int) -> npt.NDArray[Any]:
-    import xgboost
+def said_of(
+    kind: str, model: Any, x: Floats, owner: npt.NDArray[np.int64], n: int
+) -> npt.NDArray[Any]:
+    given: Any = x
+    if kind == "xgboost":
+        import xgboost
 
-    return np.bincount(owner, weights=model.predict(xgboost.DMatrix(x)), minlength=n)
+        given = xgboost.DMatrix(x)
+    return np.bincount(owner, weights=model.predict(given), minlength=n)
 
 
 def judge(args: argparse.Namespace) -> None:
     from ship_models import _mark, sides, told
     from tensorese.evaluation.metrics import summary
     from tensorese.evaluation.ranked import judge_scores
-    from tensorese.evaluation.trees import tree_labels
+    from tensorese.evaluation.trees import installed_trees, tree_labels
     from tensorese.models.programs import read_programs
     from tensorese.records.store import Store
 
@@ -195,46 +216,59 @@ def judge(args: argparse.Namespace) -> None:
 
     train_set, test_set = only(programs, args.platform), only(test, args.platform)
     mine = Packed(args.out / args.platform, train_set.ids)
+    all_of = train_set.valid(0)
     train, validation = sides(programs, programs.tasks)
 
-    def grown(tasks: Sequence[int], setting: dict[str, Any]) -> Any:
+    tested = Packed(args.out / args.platform, test_set.ids)
+
+    def grown(kind: str, tasks: Sequence[int], setting: dict[str, Any]) -> Any:
         index, labels = tree_labels(train_set, tasks)
         keep = np.isin(index, mine.has(index))
         x, owner = mine.rows(index[keep])
-        return fit(x, owner, labels[keep].astype(np.float64), setting)
+        return fit(kind, x, owner, labels[keep].astype(np.float64), setting)
 
-    def scores(model: Any, packed: Packed, given: Any) -> npt.NDArray[np.float64]:
+    def scores(kind: str, model: Any, packed: Packed, given: Any) -> npt.NDArray[np.float64]:
         index = packed.has(given.valid(0))
         out = np.full(len(given), -np.inf)  # what TVM does not take is never chosen
         x, owner = packed.rows(index)
-        out[index] = said_of(model, x, owner, len(index))
+        out[index] = said_of(kind, model, x, owner, len(index))
         return out
 
-    marks = []
-    for setting in SETTINGS:
-        found = scores(grown(train, setting), mine, train_set)
-        marks.append(_mark(judge_scores(train_set, args.platform, found, list(validation))))
-        print(f"{setting}: {marks[-1]:.4f} on validation tasks", flush=True)
-    best = SETTINGS[int(np.argmax(marks))]
-    model = grown(range(len(programs.tasks)), best)
-    found = scores(model, Packed(args.out / args.platform, test_set.ids), test_set)
-    results = judge_scores(test_set, args.platform, found, list(range(len(test.tasks))))
+    for kind in [kind for kind in installed_trees() if kind in args.kinds.split(",")]:
+        marks = []
+        for setting in SETTINGS[kind]:
+            found = scores(kind, grown(kind, train, setting), mine, train_set)
+            marks.append(_mark(judge_scores(train_set, args.platform, found, list(validation))))
+            print(f"{kind} {setting}: {marks[-1]:.4f} on validation tasks", flush=True)
+        best = SETTINGS[kind][int(np.argmax(marks))]
+        model = grown(kind, range(len(programs.tasks)), best)
+        found = scores(kind, model, tested, test_set)
+        results = judge_scores(test_set, args.platform, found, list(range(len(test.tasks))))
+        figures = {**summary(results), "ratios": told(results)}
+        keep_row(args, f"{kind} on lowered features", best, figures, len(mine.has(all_of)))
+
+
+def keep_row(
+    args: argparse.Namespace, system: str, best: Mapping[str, Any], figures: Any, programs: int
+) -> None:
+    """In place of the row of the same system and platform."""
     row = {
         "part": "test",
         "store": args.store.name,
         "recipe": "trees",
-        "model": SYSTEM,
+        "model": system,
         "platform": args.platform,
         "seed": 0,
         "setting": best,
-        **summary(results),
-        "ratios": told(results),
+        "trained_on": programs,
+        **figures,
         **provenance(),
     }
-    print({k: row[k] for k in ("platform", "top1", "top5", "pairwise", "tasks")})
+    print({k: row[k] for k in ("model", "platform", "trained_on", "top1", "top5", "pairwise")})
     path = RESULTS / "ship_models_lowered.jsonl"
     kept = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    kept = [old for old in kept if old["platform"] != args.platform]
+    same = [(old["platform"], old["model"]) == (args.platform, system) for old in kept]
+    kept = [old for old, is_same in zip(kept, same, strict=True) if not is_same]
     path.write_text("".join(json.dumps(one) + "\n" for one in [*kept, row]))
 
 
@@ -247,6 +281,7 @@ def main() -> None:
         sub.add_argument("--platform", required=True)
         sub.add_argument("--out", type=Path, required=True)
         sub.add_argument("--workers", type=int, default=os.cpu_count())
+        sub.add_argument("--kinds", default=",".join(SETTINGS))
     args = parser.parse_args()
     {"extract": extract, "judge": judge}[args.verb](args)
 
