@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 from cpu_records_support import cpu_measurements
-from tensorese.models.programs import ProgramSet, read_programs
+from tensorese.language import Encoder
+from tensorese.models.programs import ProgramSet, encode_programs, read_programs
 from tensorese.records.store import Store
+from tensorese.training import translate
 from tensorese.training.many import keep_labels
+from tensorese.training.recipe import Recipe, with_translated
 from tensorese.training.small import SmallSet, small_set
 from tensorese.training.translate import translated
 
@@ -91,3 +94,37 @@ def test_nothing_in_common_tells_nothing(given: SmallSet) -> None:
     np.testing.assert_array_equal(
         translated(given.features, apart, NEW, tasks, more=QUICK).latency, latency
     )
+
+
+def test_a_platform_with_few_labels_is_filled_up(
+    given: SmallSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truth = slower_where_large(given)
+    tasks = range(len(truth.tasks))
+    few = keep_labels(truth, NEW, tasks, len(truth) // 5, seed=0)
+    head, old = truth.head(NEW), truth.head(OLD)
+    monkeypatch.setattr(translate, "ENOUGH", len(truth) // 5)
+    filled, added = translate.fill_few(given.features, few, tasks)
+    assert added == {NEW: len(truth) - len(truth) // 5}
+    assert np.isfinite(filled.latency[:, head]).all()
+    np.testing.assert_array_equal(filled.latency[:, old], few.latency[:, old])
+    # Half as many labels are not few, and too few tell nothing.
+    half = keep_labels(truth, NEW, tasks, len(truth) // 2, seed=0)
+    assert translate.fill_few(given.features, half, tasks)[1] == {}
+    monkeypatch.setattr(translate, "ENOUGH", len(truth) // 5 + 1)
+    assert translate.fill_few(given.features, few, tasks)[1] == {}
+
+
+def test_training_several_platforms_says_what_was_translated(
+    given: SmallSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truth = slower_where_large(given)
+    few = keep_labels(truth, NEW, range(len(truth.tasks)), len(truth) // 5, seed=0)
+    monkeypatch.setattr(translate, "ENOUGH", 1)
+    some = range(len(truth.tasks) - 1)
+    encoded = encode_programs(few, Encoder(few.spec()))
+    learnt, told = with_translated(Recipe(kind="mtl-tlp"), few, encoded, some)
+    assert f"{NEW} has few labels and learns" in told and "--set translate=false" in told
+    assert len(learnt.valid(truth.head(NEW))) > len(few.valid(truth.head(NEW)))
+    for recipe in (Recipe(kind="mtl-tlp", translate=False), Recipe(kind="tlp")):
+        assert with_translated(recipe, few, encoded, some) == (few, "")

@@ -28,6 +28,7 @@ from tensorese.records.store import Store
 from tensorese.training.groups import GroupConfig
 from tensorese.training.grow import can_grow, grow_trees
 from tensorese.training.trainer import Progress, TrainConfig, Trainer
+from tensorese.training.translate import fill_few
 
 SPLITS = ("by-workload", "by-operator", "by-network")
 MEMBERS = 1
@@ -60,13 +61,15 @@ class Recipe:
     """Grown beside the networks, by platform."""
     tree_votes: int = TREE_VOTES
     """Networks that they count for."""
+    translate: bool = True
+    """Several platforms: one with few labels also learns the others', see `training.translate`."""
     doubt: float = DOUBT
     jitter: float = JITTER
     trunk: TrunkConfig = dataclasses.field(default_factory=lambda: TrunkConfig(knots=KNOTS))
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
 
 
-_OWN = ("doubt", "jitter", "members", "physics_members", "tree_votes", "trees")
+_OWN = ("doubt", "jitter", "members", "physics_members", "translate", "tree_votes", "trees")
 
 
 def apply_settings(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
@@ -269,9 +272,10 @@ def train_model(
     sides = make_sides(programs, recipe)
     model = build_model(recipe, programs)
     encoded = encode_programs(programs, Encoder(model.config.spec))
+    learnt, told = with_translated(recipe, programs, encoded, sides.train)
     trainer = Trainer(
         model,
-        programs,
+        learnt,
         encoded,
         train_tasks=sides.train,
         config=recipe.train,
@@ -291,7 +295,8 @@ def train_model(
         transfer = check_transfer(recipe, programs, encoded, sides, trainer, device)
     if recipe.trees and rank == 0:  # after that check, which judges tasks that trees may see
         seen, seed = (*sides.train, *sides.validation), recipe.train.seed
-        forests = grow_trees(programs, encoded, seen, recipe.trees, seed)
+        learnt, _ = with_translated(recipe, programs, encoded, seen)
+        forests = grow_trees(learnt, encoded, seen, recipe.trees, seed)
         model.trees = TreeVotes(forests, recipe.tree_votes)
     metrics = _final_metrics(trainer, programs, sides)
     metrics |= {"transfer": transfer} if transfer else {}
@@ -307,7 +312,27 @@ def train_model(
         save_model(out, model, card)
         state.unlink(missing_ok=True)
     found = Outcome(folder=out, metrics=metrics, strangers=encoded.strangers, transfer=transfer)
-    return replace(found, remark=remark)
+    return replace(found, remark="; ".join(filter(None, [remark, told])))
+
+
+def with_translated(
+    recipe: Recipe, programs: ProgramSet, encoded: Encoded, tasks: Sequence[int]
+) -> tuple[ProgramSet, str]:
+    """What a model of several platforms learns from, and what was added to it.
+
+    A platform with few labels gets those of the others, translated; none is judged by them.
+    """
+    features = encoded.values[:, : encoded.templates[0].n_physics]
+    wanted = recipe.kind == "mtl-tlp" and recipe.translate and recipe.preset != "paper"
+    if not (wanted and can_grow() and features.shape[1]):
+        return programs, ""
+    learnt, given = fill_few(features, programs, tasks, seed=recipe.train.seed)
+    told = [
+        f"{platform} has few labels and learns {n:,} of the others', translated "
+        "(--set translate=false: none)"
+        for platform, n in given.items()
+    ]
+    return learnt, "; ".join(told)
 
 
 def _validator(programs: ProgramSet, sides: Sides) -> Any:

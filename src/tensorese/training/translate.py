@@ -28,6 +28,25 @@ SETTING: Setting = {
 }
 ROUNDS, BAGS = 200, 6
 """Few labels: small trees, several times, each time of a part of them."""
+FEW, ENOUGH = 0.25, 100
+"""A platform has few labels beside one that has four times as many; as many as `ENOUGH` of them
+must be of programs that another has too, or nothing can be told."""
+
+
+def fill_few(
+    features: npt.NDArray[np.float32], programs: ProgramSet, tasks: npt.ArrayLike, *, seed: int = 0
+) -> tuple[ProgramSet, dict[str, int]]:
+    """Labels for the platforms that have few, and how many each was given."""
+    known = np.isfinite(_octaves(programs, tasks))
+    counts = known.sum(0)
+    latency, given = programs.latency.copy(), {}
+    for head, platform in enumerate(programs.platforms):
+        common = int((known[:, head] & (known.sum(1) > 1)).sum())
+        if counts[head] < FEW * counts.max() and common >= ENOUGH:
+            told = translated(features, programs, platform, tasks, seed=seed)
+            latency[:, head] = told.latency[:, head]
+            given[platform] = len(told.valid(head)) - len(programs.valid(head))
+    return replace(programs, latency=latency), given
 
 
 def translated(
