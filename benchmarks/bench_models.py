@@ -164,6 +164,36 @@ def together(rows: Rows) -> list[str]:
     return lines
 
 
+def few(rows: Rows) -> list[str]:
+    """A thousand labels of a platform and all of the others', less all labels; paired by task."""
+    lines = [
+        "| platform | few labels | all labels (MTL) | top-1 less | top-5 less | pairs less | "
+        "top-1 less what ships |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    label = "1000 and others with trees"
+    gains: list[dict[str, list[float]]] = [{}, {}, {}, {}]
+    for platform in sorted({row["platform"] for row in rows if row["model"] == label}):
+        told = {
+            name: [row for row in rows if (row["platform"], row["model"]) == (platform, name)]
+            for name in (label, "mtl-cpu with trees", f"{platform} with trees")
+        }
+        mine, whole, ships = told.values()
+        against = [(whole, 0), (whole, 1), (whole, 2), (ships, 0)]
+        shown = []
+        for found, (rival, k) in zip(gains, against, strict=True):
+            us, them = by_task(mine, k), by_task(rival, k)
+            shown.append(paired(us, them))
+            for task in sorted(set(us) & set(them)):
+                found.setdefault(task, []).append(us[task] - them[task])
+        figures = " | ".join(f"{_top1(of):.3f}" for of in (mine, whole))
+        lines.append(f"| `{platform}` | {figures} | {' | '.join(shown)} |")
+    if gains[0]:
+        shown = [gained([float(np.mean(v)) for v in found.values()]) for found in gains]
+        lines.append(f"| all, a task counts once | | | {' | '.join(shown)} |")
+    return lines
+
+
 def pairs(path: Path, lowered: Rows) -> list[str]:
     """Pairs ordered right by what ships (the one seed in the wheel), less those of each tree.
 
@@ -227,6 +257,7 @@ def main() -> None:
     lines += ["", "## All platforms of a store together", ""]
     lines += ["The platform's own model with trees, less each tree; paired by task.", ""]
     lines += together(test)
+    lines += ["", "## A thousand labels", "", "Networks and trees, 3 seeds.", "", *few(test)]
     if args.beside.exists():
         lines += ["", "## Pairs ordered right", "", "Paired by task, intervals by bootstrap.", ""]
         lines += pairs(args.beside, [row for row in test if "on lowered" in row["model"]])
