@@ -104,15 +104,15 @@ def test_a_platform_with_few_labels_is_filled_up(
     few = keep_labels(truth, NEW, tasks, len(truth) // 5, seed=0)
     head, old = truth.head(NEW), truth.head(OLD)
     monkeypatch.setattr(translate, "ENOUGH", len(truth) // 5)
-    filled, added = translate.fill_few(given.features, few, tasks)
-    assert added == {NEW: len(truth) - len(truth) // 5}
+    filled, said = translate.fill_few(given.features, few, tasks)
+    assert said.startswith(f"{NEW} has few labels and learns {len(truth) - len(truth) // 5} of")
     assert np.isfinite(filled.latency[:, head]).all()
     np.testing.assert_array_equal(filled.latency[:, old], few.latency[:, old])
     # Half as many labels are not few, and too few tell nothing.
     half = keep_labels(truth, NEW, tasks, len(truth) // 2, seed=0)
-    assert translate.fill_few(given.features, half, tasks)[1] == {}
+    assert translate.fill_few(given.features, half, tasks)[1] == ""
     monkeypatch.setattr(translate, "ENOUGH", len(truth) // 5 + 1)
-    assert translate.fill_few(given.features, few, tasks)[1] == {}
+    assert translate.fill_few(given.features, few, tasks)[1] == ""
 
 
 def test_training_several_platforms_says_what_was_translated(

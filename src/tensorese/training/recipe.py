@@ -326,13 +326,7 @@ def with_translated(
     wanted = recipe.kind == "mtl-tlp" and recipe.translate and recipe.preset != "paper"
     if not (wanted and can_grow() and features.shape[1]):
         return programs, ""
-    learnt, given = fill_few(features, programs, tasks, seed=recipe.train.seed)
-    told = [
-        f"{platform} has few labels and learns {n:,} of the others', translated "
-        "(--set translate=false: none)"
-        for platform, n in given.items()
-    ]
-    return learnt, "; ".join(told)
+    return fill_few(features, programs, tasks, seed=recipe.train.seed)
 
 
 def _validator(programs: ProgramSet, sides: Sides) -> Any:

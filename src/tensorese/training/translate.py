@@ -35,18 +35,22 @@ must be of programs that another has too, or nothing can be told."""
 
 def fill_few(
     features: npt.NDArray[np.float32], programs: ProgramSet, tasks: npt.ArrayLike, *, seed: int = 0
-) -> tuple[ProgramSet, dict[str, int]]:
-    """Labels for the platforms that have few, and how many each was given."""
+) -> tuple[ProgramSet, str]:
+    """Labels for the platforms that have few, and what to say of it."""
     known = np.isfinite(_octaves(programs, tasks))
     counts = known.sum(0)
-    latency, given = programs.latency.copy(), {}
+    latency, said = programs.latency.copy(), []
     for head, platform in enumerate(programs.platforms):
         common = int((known[:, head] & (known.sum(1) > 1)).sum())
         if counts[head] < FEW * counts.max() and common >= ENOUGH:
             told = translated(features, programs, platform, tasks, seed=seed)
             latency[:, head] = told.latency[:, head]
-            given[platform] = len(told.valid(head)) - len(programs.valid(head))
-    return replace(programs, latency=latency), given
+            added = len(told.valid(head)) - len(programs.valid(head))
+            said.append(
+                f"{platform} has few labels and learns {added:,} of the others', translated "
+                "(--set translate=false: none)"
+            )
+    return replace(programs, latency=latency), "; ".join(said)
 
 
 def translated(
