@@ -84,6 +84,18 @@ def test_other_tasks_and_platforms_are_left_alone(given: SmallSet) -> None:
     np.testing.assert_array_equal(told.latency[:, old], few.latency[:, old])
 
 
+def test_a_program_that_failed_there_gets_no_label(given: SmallSet) -> None:
+    truth = slower_where_large(given)
+    tasks, head = range(len(truth.tasks)), truth.head(NEW)
+    few = keep_labels(truth, NEW, tasks, len(truth) // 2, seed=3)
+    lacking = np.flatnonzero(~np.isfinite(few.latency[:, head]))
+    failed = few.failed.copy()
+    failed[lacking[::2], head] = True
+    told = translated(given.features, replace(few, failed=failed), NEW, tasks, more=QUICK)
+    assert not np.isfinite(told.latency[lacking[::2], head]).any()
+    assert np.isfinite(told.latency[lacking[1::2], head]).all()
+
+
 def test_nothing_in_common_tells_nothing(given: SmallSet) -> None:
     latency = given.programs.latency.copy()
     half = np.arange(len(latency)) % 2 == 0

@@ -64,8 +64,8 @@ def translated(
 ) -> ProgramSet:
     """`programs` with a label on `platform` for all of these tasks' programs that another has.
 
-    Its own labels stay what they are beside each other. How fast a task is there as a whole
-    is a guess, which orders none of its programs.
+    Its own labels stay what they are beside each other, and what failed there gets none. How fast
+    a task is there as a whole is a guess, which orders none of its programs.
     """
     octaves = _octaves(programs, tasks)
     head = programs.head(platform)
@@ -86,7 +86,7 @@ def translated(
     guess = told + mean_of(grown).predict(features)
     found = np.where(np.isfinite(mine), mine - _gap(programs, mine - guess), guess)
     latency = programs.latency.copy()
-    known = np.isfinite(found)
+    known = np.isfinite(found) & ~programs.failed[:, head]
     latency[known, head] = 2.0 ** found[known]
     return replace(programs, latency=latency)
 
