@@ -23,7 +23,7 @@ from common import RESULTS, ROOT
 from tensorese.evaluation.metrics import bootstrap
 from tensorese.evaluation.model_table import Bench, Row
 from tensorese.models.catalog import SHIPPED
-from tensorese.models.small import SmallModel
+from tensorese.models.physics_net import SmallModel
 from tensorese.records.store import Store
 
 LOWERED = "xgboost on lowered features"

@@ -91,7 +91,7 @@ def compile_task(measurements: list[Any]) -> list[dict[str, Any]]:
 def chosen(count: int) -> list[list[Any]]:
     """The measurements of some training tasks that have tiles, drawn once for all."""
     from lowered_trees import wanted
-    from tensorese.models.programs import read_programs
+    from tensorese.features.programs import read_programs
     from tensorese.records.store import Store
 
     with Store.open(ROOT / "data" / "cpu") as store:
@@ -124,10 +124,10 @@ def registers(lanes: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def compare(real: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
-    from tensorese.language.cpu_physics import NAMES
-    from tensorese.models.programs import read_programs
+    from tensorese.features.cpu import NAMES
+    from tensorese.features.programs import read_programs
     from tensorese.records.store import Store
-    from tensorese.training.small import small_set
+    from tensorese.training.physics import small_set
 
     with Store.open(ROOT / "data" / "cpu") as store:
         programs = read_programs([store], split="train")

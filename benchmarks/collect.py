@@ -36,7 +36,7 @@ def collect(*options: str | Path) -> dict[str, Any]:
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
-    from tensorese.collect.noise import compare_stores
+    from tensorese.evaluation.noise import compare_stores
     from tensorese.records.store import Store
 
     with tempfile.TemporaryDirectory() as folder:

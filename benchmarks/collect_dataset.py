@@ -15,8 +15,8 @@ from typing import Any
 from common import ROOT
 from tensorese.collect.card import card
 from tensorese.collect.dataset import publish
-from tensorese.collect.noise import compare_stores
 from tensorese.collect.tasklist import read_tasks
+from tensorese.evaluation.noise import compare_stores
 from tensorese.records.store import Store
 
 TITLES = {

@@ -21,12 +21,12 @@ from ship_few import FEW_LABELS
 from ship_models import LARGE, sides
 from tensorese.evaluation.metrics import mean_top_k
 from tensorese.evaluation.ranked import judge_scores
-from tensorese.models.programs import read_programs
+from tensorese.features.programs import read_programs
 from tensorese.records.store import Store
-from tensorese.training.grow import grow_forest, grow_shared
-from tensorese.training.many import keep_labels
-from tensorese.training.small import SmallSet, only, small_set
-from tensorese.training.translate import translated
+from tensorese.training.physics import SmallSet, only, small_set
+from tensorese.training.stacked import keep_labels
+from tensorese.training.transferred_labels import translated
+from tensorese.training.trees import grow_forest, grow_shared
 
 ROWS = RESULTS / "few_labels.jsonl"
 TREES = 300

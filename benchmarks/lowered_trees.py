@@ -206,13 +206,13 @@ def judge(args: argparse.Namespace) -> None:
     from tensorese.evaluation.metrics import summary
     from tensorese.evaluation.ranked import judge_scores
     from tensorese.evaluation.trees import installed_trees, tree_labels
-    from tensorese.models.programs import read_programs
+    from tensorese.features.programs import read_programs
     from tensorese.records.store import Store
 
     with Store.open(args.store) as store:
         programs = read_programs([store], split="train")
         test = read_programs([store], split="test")
-    from tensorese.training.small import only
+    from tensorese.training.physics import only
 
     train_set, test_set = only(programs, args.platform), only(test, args.platform)
     mine = Packed(args.out / args.platform, train_set.ids)

@@ -22,12 +22,12 @@ from common import write_result
 from onboard_sim import _kept, judged
 from tensorese.evaluation.metrics import bootstrap
 from tensorese.evaluation.splits import check_disjoint
+from tensorese.features.programs import read_programs
 from tensorese.models.catalog import SHIPPED, choose
-from tensorese.models.programs import read_programs
 from tensorese.onboard.adapt import adapt, start_from
 from tensorese.onboard.session import STORE
 from tensorese.records.store import Store
-from tensorese.training.small import small_set
+from tensorese.training.physics import small_set
 
 
 def main() -> None:

@@ -24,20 +24,20 @@ import torch
 from common import ROOT, write_result
 from tensorese.evaluation.metrics import TaskResult, bootstrap, summary
 from tensorese.evaluation.ranked import judge_scores
+from tensorese.features.programs import ProgramSet, read_programs
 from tensorese.measure.base import Candidate
 from tensorese.measure.replay import ReplayMeasurer
 from tensorese.models.catalog import choose
 from tensorese.models.disk import Card
 from tensorese.models.folder import save_model
-from tensorese.models.forest import add_trees
-from tensorese.models.programs import ProgramSet, read_programs
-from tensorese.models.small import SmallModel
+from tensorese.models.physics_net import SmallModel
 from tensorese.models.tlp import TLP
+from tensorese.models.trees import add_trees
 from tensorese.onboard.adapt import TREE_VOTES, adapt, grow, start_from
 from tensorese.onboard.probes import choose_probes
 from tensorese.records.nouns import Platform, Program, Status
 from tensorese.records.store import Store
-from tensorese.training.small import (
+from tensorese.training.physics import (
     Run,
     SmallRecipe,
     SmallSet,

@@ -21,8 +21,8 @@ import numpy.typing as npt
 from common import write_result
 from tensorese.records.nouns import Measurement
 from tensorese.records.store import Store
-from tensorese.search.labels import columns_of, is_label, labels_of, seconds_of
-from tensorese.search.online import OnlineRanker
+from tensorese.search.rankers.labels import columns_of, is_label, labels_of, seconds_of
+from tensorese.search.rankers.online import OnlineRanker
 
 Pick = Callable[[Sequence[Measurement], Sequence[Measurement]], npt.NDArray[np.float64]]
 """Scores of the second list's programs after learning the first."""

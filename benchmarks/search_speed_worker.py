@@ -15,13 +15,13 @@ import numpy as np
 from space_audit import TARGETS, operators
 from tensorese.identity import plain, workload_of
 from tensorese.models.disk import read_config
-from tensorese.models.small import is_small
+from tensorese.models.physics_net import is_small
 from tensorese.records.nouns import Measurement, Platform, Program, Status
-from tensorese.search.base import Proposal, Ranker, TaskState
-from tensorese.search.evolution import Evolution, EvolutionConfig
-from tensorese.search.online import OnlineRanker
-from tensorese.search.random_search import RandomSearch
-from tensorese.search.rankers import ranker_named
+from tensorese.search.contracts import Proposal, Ranker, TaskState
+from tensorese.search.proposers.evolution import Evolution, EvolutionConfig
+from tensorese.search.proposers.random import RandomSearch
+from tensorese.search.rankers.by_name import ranker_named
+from tensorese.search.rankers.online import OnlineRanker
 from tensorese.space.materialise import materialise
 from tensorese.space.space import TaskSpace, task_space
 from tensorese.space.tiles import factorisations

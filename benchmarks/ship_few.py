@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensorese.models.forest import mean_of
 from tensorese.models.tree_votes import TreeVotes
-from tensorese.training.grow import can_grow
-from tensorese.training.many import keep_labels
-from tensorese.training.small import Run, SmallRecipe, only
-from tensorese.training.translate import translated
+from tensorese.models.trees import mean_of
+from tensorese.training.physics import Run, SmallRecipe, only
+from tensorese.training.stacked import keep_labels
+from tensorese.training.transferred_labels import translated
+from tensorese.training.trees import can_grow
 
 if TYPE_CHECKING:
     from ship_models import Ship

@@ -42,18 +42,16 @@ from tensorese.evaluation.trees import (
     installed_trees,
     score_tree,
 )
+from tensorese.features.programs import ProgramSet, read_programs
 from tensorese.models.disk import Card
 from tensorese.models.folder import save_model
-from tensorese.models.forest import Forest, add_trees, mean_of
 from tensorese.models.mtl_tlp import MTLTLP
-from tensorese.models.programs import ProgramSet, read_programs
-from tensorese.models.small import SmallModel
+from tensorese.models.physics_net import SmallModel
 from tensorese.models.tlp import TLP
 from tensorese.models.tree_votes import TreeVotes
+from tensorese.models.trees import Forest, add_trees, mean_of
 from tensorese.records.store import Store
-from tensorese.training.grow import BOTH, grow_forest, grow_shared
-from tensorese.training.many import keep_labels
-from tensorese.training.small import (
+from tensorese.training.physics import (
     Run,
     SmallRecipe,
     only,
@@ -61,6 +59,8 @@ from tensorese.training.small import (
     small_set,
     train_small,
 )
+from tensorese.training.stacked import keep_labels
+from tensorese.training.trees import BOTH, grow_forest, grow_shared
 
 Scores = npt.NDArray[np.float64]
 GROUPS = {"cpu": "mtl-cpu", "h200": "mtl-gpu"}

@@ -23,11 +23,10 @@ from common import ROOT, provenance
 from ship_models import CENTRED, GROWN, SQUARED
 from tensorese.evaluation.metrics import TaskResult
 from tensorese.evaluation.ranked import judge_scores
-from tensorese.models.forest import mean_of
-from tensorese.models.programs import ProgramSet, read_programs
+from tensorese.features.programs import ProgramSet, read_programs
+from tensorese.models.trees import mean_of
 from tensorese.records.store import Store
-from tensorese.training.grow import can_grow, grow_forest, grow_shared
-from tensorese.training.small import (
+from tensorese.training.physics import (
     Run,
     SmallRecipe,
     SmallSet,
@@ -36,6 +35,7 @@ from tensorese.training.small import (
     small_set,
     train_small,
 )
+from tensorese.training.trees import can_grow, grow_forest, grow_shared
 
 Floats = npt.NDArray[np.float64]
 FOLDS = 5

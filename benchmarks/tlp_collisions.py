@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 import numpy as np
 
-from tensorese.language import Encoder, MatrixSpec, paper_spec
-from tensorese.models.programs import ProgramSet, encode_programs
+from tensorese.features.matrix import Encoder, MatrixSpec, paper_spec
+from tensorese.features.programs import ProgramSet, encode_programs
 from tlp_runs import PLATFORMS, programs_of
 
 

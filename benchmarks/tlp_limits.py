@@ -22,8 +22,8 @@ from common import write_result
 from tensorese.evaluation.judge import MIN_RECORDS, judged_index
 from tensorese.evaluation.ranked import features_of
 from tensorese.evaluation.trees import fit_rows, on_scale, tree_labels
-from tensorese.models.programs import ProgramSet
-from tensorese.training.grow import BOTH, SETTING
+from tensorese.features.programs import ProgramSet
+from tensorese.training.trees import BOTH, SETTING
 from tlp_runs import programs_of, shaken_figures, task_sides
 
 PLATFORMS = ("k80", "v100", "mi50")

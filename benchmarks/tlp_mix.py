@@ -27,8 +27,8 @@ import numpy.typing as npt
 import torch
 
 from tensorese.evaluation.judge import judged_index
-from tensorese.models.forest import CERTAIN, SLOWEST
 from tensorese.models.tlp import lots
+from tensorese.models.trees import CERTAIN, SLOWEST
 from tensorese.training.recipe import TREES
 from tlp_bank import Banked, load_bank
 from tlp_runs import encoded_of, judge_scores, programs_of, shaken_figures, task_sides

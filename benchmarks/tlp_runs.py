@@ -22,15 +22,15 @@ import torch
 from tensorese.evaluation.judge import MIN_RECORDS, judge_programs, judged_index
 from tensorese.evaluation.metrics import TaskResult
 from tensorese.evaluation.splits import by_workload, check_disjoint
-from tensorese.language import Encoder, MatrixSpec, paper_spec
+from tensorese.features.matrix import Encoder, MatrixSpec, paper_spec
+from tensorese.features.programs import Encoded, ProgramSet, encode_programs, read_programs
 from tensorese.models.mtl_tlp import MTLTLP
 from tensorese.models.predict import predict_outputs
-from tensorese.models.programs import Encoded, ProgramSet, encode_programs, read_programs
 from tensorese.models.tlp import TLP, TLPConfig
 from tensorese.models.trunk import TrunkConfig
 from tensorese.records.store import Store
 from tensorese.training.groups import GroupConfig, Groups
-from tensorese.training.many import ManyTrainer, keep_labels
+from tensorese.training.stacked import ManyTrainer, keep_labels
 from tensorese.training.trainer import TrainConfig, Trainer
 from tlp_bank import packed, save_bank
 

@@ -27,16 +27,16 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")  # see models.ra
 import numpy as np
 import torch
 
-from tensorese.language import Encoder
+from tensorese.features.matrix import Encoder
+from tensorese.features.programs import encode_programs
 from tensorese.models.mtl_tlp import MTLTLP
-from tensorese.models.programs import encode_programs
 from tensorese.models.ranker import TLPRanker, bf16_is_faster
 from tensorese.models.tlp import TLPConfig
 from tensorese.models.tree_votes import TreeVotes
 from tensorese.models.trunk import TrunkConfig
 from tensorese.training.groups import GroupConfig
-from tensorese.training.grow import grow_trees
 from tensorese.training.trainer import TrainConfig, Trainer
+from tensorese.training.trees import grow_trees
 from tlp_runs import PLATFORMS, programs_of
 from tlp_stages import BASE, FROZEN, thaw
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from tensorese.evaluation.judge import judged_index
-from tensorese.training.grow import grow_trees
 from tensorese.training.recipe import TREES
+from tensorese.training.trees import grow_trees
 from tlp_bank import packed, save_bank
 from tlp_runs import (
     Job,

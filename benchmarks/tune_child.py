@@ -34,9 +34,9 @@ def ours(
     platform = platform_of(target)
     with TuningFarm(target, platform=platform) as farm:
         from tensorese.identity import workload_of
-        from tensorese.search.rankers import ranker_named
-        from tensorese.search.tune_tasks import tune_tasks
-        from tensorese.search.tuning_config import TuneConfig
+        from tensorese.search.loop.config import TuneConfig
+        from tensorese.search.loop.tune_tasks import tune_tasks
+        from tensorese.search.rankers.by_name import ranker_named
         from tensorese.tvm_env import import_tvm
         from tensorese.workloads.operators import operator_class
         from tensorese.workloads.tasks import Task

@@ -79,7 +79,7 @@ def _adopt(ours: Path, stock: Path) -> None:
     from tensorese.records.importers.detect import read_records
     from tensorese.records.importers.lines import Skipped
     from tensorese.records.nouns import Status
-    from tensorese.search.finalists import Winner
+    from tensorese.search.loop.finalists import Winner
     from tensorese.workloads import load_network, tasks_of
 
     head = json.loads((ours / "run.json").read_text())

@@ -21,11 +21,11 @@ from common import ROOT, write_result
 from tensorese.evaluation.metrics import mean_top_k
 from tensorese.evaluation.ranked import judge_scores
 from tensorese.evaluation.trees import fit_tree, score_tree
+from tensorese.features.cpu import NAMES
+from tensorese.features.programs import ProgramSet, read_programs
 from tensorese.language import cpu_code
-from tensorese.language.cpu_physics import NAMES
-from tensorese.models.programs import ProgramSet, read_programs
 from tensorese.records.store import Store
-from tensorese.training.small import only, small_set
+from tensorese.training.physics import only, small_set
 
 FOLDS = 5
 SETTING = {"num_leaves": 31, "min_data_in_leaf": 20}

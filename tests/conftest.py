@@ -9,6 +9,9 @@ import hypothesis
 import pytest
 
 from measurements_support import MeasurementMaker, matmul_measurement
+from synthetic_support import synthetic_measurements
+from tensorese.features.programs import ProgramSet, read_programs
+from tensorese.records.store import Store
 
 # Machines that run other things meanwhile must not turn a slow example into a failure.
 hypothesis.settings.register_profile("tensorese", deadline=None)
@@ -32,3 +35,12 @@ def shared_data() -> Path:
 def make_measurement() -> MeasurementMaker:
     """A small valid matmul measurement; name what should be different."""
     return matmul_measurement
+
+
+@pytest.fixture(scope="session")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> ProgramSet:
+    """Six made-up matmul tasks on two platforms."""
+    folder: Path = tmp_path_factory.mktemp("toy")
+    with Store.open(folder, create=True) as store:
+        store.ingest(synthetic_measurements(platforms=("fast", "slow"), per_task=40))
+        return read_programs([store])

@@ -14,12 +14,12 @@ from tensorese.errors import TargetError
 from tensorese.measure.crew import start_early
 from tensorese.measure.peak import known_peak
 from tensorese.measure.tuning_farm import IN_NETWORK, TUNING, TuningFarm
-from tensorese.search.base import Ranker
-from tensorese.search.events import Announcer, Callback
-from tensorese.search.rankers import ranker_named
-from tensorese.search.tune_tasks import Run, tune_tasks
-from tensorese.search.tuning_config import TuneConfig
-from tensorese.search.warm import open_records
+from tensorese.search.contracts import Ranker
+from tensorese.search.loop.config import TuneConfig
+from tensorese.search.loop.events import Announcer, Callback
+from tensorese.search.loop.first_batch import open_records
+from tensorese.search.loop.tune_tasks import Run, tune_tasks
+from tensorese.search.rankers.by_name import ranker_named
 from tensorese.targets import parse_target, platform_of
 from tensorese.tvm_env import import_tvm
 

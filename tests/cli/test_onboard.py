@@ -11,7 +11,7 @@ import torch
 from cpu_records_support import cpu_measurements
 from tensorese.cli import run
 from tensorese.collect.tasklist import ListedTask
-from tensorese.language import MatrixSpec
+from tensorese.features.matrix import MatrixSpec
 from tensorese.models.catalog import Choice, choose
 from tensorese.models.disk import Card
 from tensorese.models.folder import save_model

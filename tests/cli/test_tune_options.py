@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from tensorese import api, deploy
 from tensorese.cli.compile import compile_command
 from tensorese.cli.tune import tune
-from tensorese.search.tune_tasks import Run
+from tensorese.search.loop.tune_tasks import Run
 
 pytestmark = pytest.mark.null
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from tensorese.collect.collector import CollectConfig, Collector, TaskProgress
-from tensorese.collect.planners import Plan, Planners, Request
+from tensorese.collect.planner_pool import Plan, Planners, Request
 from tensorese.collect.tasklist import ListedTask
 from tensorese.errors import MeasureError
 from tensorese.measure.base import Candidate, Measurer, Ticket

@@ -7,7 +7,7 @@ import pytest
 
 from synthetic_support import synthetic_measurements
 from tensorese.evaluation.judge import judge_programs, judged_index
-from tensorese.models.programs import ProgramSet, read_programs
+from tensorese.features.programs import ProgramSet, read_programs
 from tensorese.records.store import Store
 
 pytestmark = pytest.mark.null

@@ -12,11 +12,11 @@ from cpu_records_support import cpu_measurements
 from tensorese.cli import run
 from tensorese.evaluation.model_table import Bench, Row, bench_models
 from tensorese.evaluation.trees import installed_trees
-from tensorese.language import MatrixSpec
+from tensorese.features.matrix import MatrixSpec
+from tensorese.features.programs import DataError
 from tensorese.models.disk import Card
 from tensorese.models.folder import save_model
 from tensorese.models.mtl_tlp import MTLTLP
-from tensorese.models.programs import DataError
 from tensorese.models.tlp import TLPConfig
 from tensorese.records.store import Store
 

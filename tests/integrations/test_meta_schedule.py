@@ -15,8 +15,8 @@ from tensorese.identity import workload_of
 from tensorese.integrations.farm_pair import farm_pair
 from tensorese.integrations.meta_schedule import cost_model, search_strategy
 from tensorese.integrations.programs import program_of, target_json
-from tensorese.search.evolution import EvolutionConfig
-from tensorese.search.online import OnlineRanker
+from tensorese.search.proposers.evolution import EvolutionConfig
+from tensorese.search.rankers.online import OnlineRanker
 from tensorese.space.space import task_space
 from tensorese.targets import parse_target
 from tensorese.tvm_env import import_tvm

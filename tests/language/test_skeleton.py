@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tensorese.language import Encoder, Vocabulary, fit_spec, skeleton, split_steps, split_trace
-from tensorese.language.matrix import signed_log2
+from tensorese.features.matrix import Encoder, fit_spec, signed_log2
+from tensorese.language import Vocabulary, skeleton, split_steps, split_trace
 from tensorese.language.skeleton import Hole, Slots, read_sentence
 
 pytestmark = pytest.mark.null

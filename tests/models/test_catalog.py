@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
-from test_small import small_model
+from test_physics_net import small_model
 
 from tensorese.models.catalog import choose, distance, kept_models, target_of, user_models
 from tensorese.models.disk import Card

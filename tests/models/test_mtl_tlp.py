@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tensorese.language import Encoder
+from tensorese.features.matrix import Encoder
+from tensorese.features.programs import ProgramSet, encode_programs
 from tensorese.models.mtl_tlp import MTLTLP
 from tensorese.models.predict import as_batch, predict, predict_outputs
-from tensorese.models.programs import ProgramSet, encode_programs
 from tensorese.models.tlp import TLP, ModelError, TLPConfig
 from tensorese.models.trunk import TrunkConfig
 

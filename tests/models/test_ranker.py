@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from tensorese.language import Encoder
-from tensorese.models.forest import LEAF, Forest
+from tensorese.features.matrix import Encoder
+from tensorese.features.programs import ProgramSet, encode_programs
 from tensorese.models.predict import as_batch, predict
-from tensorese.models.programs import ProgramSet, encode_programs
 from tensorese.models.ranker import TLPRanker, bf16_is_faster, encoded_values
 from tensorese.models.tlp import TLP, ModelError, TLPConfig, lots
 from tensorese.models.tree_votes import TreeVotes
+from tensorese.models.trees import LEAF, Forest
 from tensorese.models.trunk import TrunkConfig
-from tensorese.search.base import Ranker
+from tensorese.search.contracts import Ranker
 
 pytestmark = pytest.mark.null
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tensorese.language import Encoder
+from tensorese.features.matrix import Encoder
+from tensorese.features.programs import ProgramSet, encode_programs
 from tensorese.models.batch import ProgramBatch
 from tensorese.models.mtl_tlp import MTLTLP
 from tensorese.models.predict import as_batch, predict
-from tensorese.models.programs import ProgramSet, encode_programs
 from tensorese.models.tlp import TLP, TLPConfig, paper_config
 from tensorese.models.trunk import TrunkConfig
 

@@ -11,10 +11,10 @@ import pytest
 
 from tensorese.collect.tasklist import read_tasks
 from tensorese.models.catalog import SHIPPED, choose, kept_models
-from tensorese.models.small import SmallModel
+from tensorese.models.physics_net import SmallModel
 from tensorese.records.nouns import Platform
-from tensorese.search.guided import AutoRanker
-from tensorese.search.rankers import ranker_named
+from tensorese.search.rankers.by_name import ranker_named
+from tensorese.search.rankers.guided import AutoRanker
 
 pytestmark = pytest.mark.null
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tensorese.language import Encoder
+from tensorese.features.matrix import Encoder
+from tensorese.features.programs import ProgramSet, encode_programs
 from tensorese.models.predict import as_batch
-from tensorese.models.programs import ProgramSet, encode_programs
 from tensorese.models.tlp import TLP, TLPConfig
 from tensorese.models.trunk import TrunkConfig
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from tensorese.measure.base import Candidate, Ticket
 from tensorese.measure.replay import ReplayMeasurer
-from tensorese.search.online import OnlineRanker
-from tensorese.search.tune_tasks import tune_tasks
-from tensorese.search.tuning_config import TuneConfig
+from tensorese.search.loop.config import TuneConfig
+from tensorese.search.loop.tune_tasks import tune_tasks
+from tensorese.search.rankers.online import OnlineRanker
 from tuning_support import PLATFORM, TARGET, every_measurement, matmul_task
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search_support import seconds, task_state
-from tensorese.models.small import SmallModel
+from tensorese.models.physics_net import SmallModel
 from tensorese.records.nouns import Sketch, Workload
 
 

@@ -18,7 +18,7 @@ from tensorese.records.nouns import (
     TensorSpec,
     Workload,
 )
-from tensorese.search.base import Proposal, TaskState
+from tensorese.search.contracts import Proposal, TaskState
 from tensorese.space.decisions import DecisionSpace
 from tensorese.space.limits import Product
 from tensorese.space.locations import Loop, LoopRule

@@ -14,7 +14,7 @@ from tensorese.identity import workload_of
 from tensorese.measure.base import Candidate, Measurer, Ticket
 from tensorese.measure.farm import Journal
 from tensorese.records.nouns import Measurement, Platform, Sketch, Status, Workload, content_id
-from tensorese.search.base import Proposal, Proposer, TaskState
+from tensorese.search.contracts import Proposal, Proposer, TaskState
 from tensorese.space.space import task_space
 from tensorese.tvm_env import import_tvm
 from tensorese.workloads.tasks import Task

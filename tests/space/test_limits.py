@@ -3,7 +3,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorese.space.asked import Asked
 from tensorese.space.limits import (
     AskedDimension,
     Dimension,
@@ -12,6 +11,7 @@ from tensorese.space.limits import (
     Staged,
     Verdicts,
 )
+from tensorese.space.memo import Asked
 
 pytestmark = pytest.mark.null
 

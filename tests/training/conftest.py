@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from synthetic_support import synthetic_measurements
-from tensorese.models.programs import ProgramSet, read_programs
+from tensorese.features.programs import ProgramSet, read_programs
 from tensorese.records.store import Store
 
 

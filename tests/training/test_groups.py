@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tensorese.models.programs import ProgramSet
+from tensorese.features.programs import ProgramSet
 from tensorese.training.groups import GroupConfig, Groups
-from tensorese.training.many import keep_labels
+from tensorese.training.stacked import keep_labels
 
 pytestmark = pytest.mark.null
 

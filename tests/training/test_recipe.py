@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorese.models.programs import DataError, ProgramSet
+from tensorese.features.programs import DataError, ProgramSet
 from tensorese.training import recipe as recipes
 from tensorese.training.recipe import Recipe, apply_settings, build_model, make_sides, settled
 

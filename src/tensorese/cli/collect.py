@@ -193,7 +193,7 @@ def _given(
 
 def _differences(first: Path, second: Path, platform: str) -> dict[str, dict[str, float]]:
     """Of the times in the first store from those just taken, by the host that took them."""
-    from tensorese.collect.noise import differences_by_host
+    from tensorese.evaluation.noise import differences_by_host
     from tensorese.records.store import Store
 
     with Store.open(first) as label, Store.open(second) as again:

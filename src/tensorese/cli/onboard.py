@@ -60,7 +60,7 @@ def onboard(
     say(f"{platform.name}: starting from {choice.folder.name}, {choice.why}")
     watch = _unwatched if as_json else Lines(platform.name).update
     whole = session.measure_probes(job, _session(job), tasks, say, watch)
-    from tensorese.training.grow import can_grow  # torch: after measuring, which goes without
+    from tensorese.training.trees import can_grow  # torch: after measuring, which goes without
 
     if can_grow():
         say("learning from what was measured: networks and trees")

@@ -19,10 +19,10 @@ def score(model: Path, records: Path, platform: str | None, device: str) -> None
     import torch
 
     from tensorese.cli.train import pick_device
-    from tensorese.language import Encoder
+    from tensorese.features.matrix import Encoder
+    from tensorese.features.programs import encode_programs, read_programs
     from tensorese.models.folder import load_model
     from tensorese.models.predict import as_batch, predict
-    from tensorese.models.programs import encode_programs, read_programs
     from tensorese.models.tlp import ModelError
     from tensorese.records.store import Store
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Self
 import click
 
 from tensorese.measure.peak import believed
-from tensorese.search.events import BatchDone, Callback, Ended, NewBest, Started, TaskLine
+from tensorese.search.loop.events import BatchDone, Callback, Ended, NewBest, Started, TaskLine
 
 if TYPE_CHECKING:
-    from tensorese.search.tune_tasks import Run
+    from tensorese.search.loop.tune_tasks import Run
 
 _LINE_SECONDS = 10.0
 

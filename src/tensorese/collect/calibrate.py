@@ -11,9 +11,9 @@ from pathlib import Path
 
 from tensorese.collect.collector import CollectConfig
 from tensorese.collect.farm import ISOLATED, Layout, layouts_for
-from tensorese.collect.noise import P90_LIMIT, Difference, difference, latencies
 from tensorese.collect.session import Session, collect
 from tensorese.collect.tasklist import ListedTask
+from tensorese.evaluation.noise import P90_LIMIT, Difference, difference, latencies
 from tensorese.records.store import Store
 from tensorese.targets import target_threads, usable_cores
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tensorese import interrupts
-from tensorese.collect.planners import Plan, Planners, Request
+from tensorese.collect.planner_pool import Plan, Planners, Request
 from tensorese.collect.tasklist import ListedTask
 from tensorese.errors import MeasureError
 from tensorese.measure.base import Candidate, Measurer, Ticket

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tensorese.collect.collector import Collector, Tally, TaskProgress
-from tensorese.collect.planners import PlannerPool
+from tensorese.collect.planner_pool import PlannerPool
 from tensorese.collect.session import OnResult, Session, stored_bests
 from tensorese.measure.base import Measurer
 from tensorese.measure.rpc import RpcMeasurer

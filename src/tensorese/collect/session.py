@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 from tensorese.collect.collector import CollectConfig, Collector, Tally, TaskProgress
 from tensorese.collect.farm import COLLECTING, ISOLATED, CollectFarm, Layout, keep_off_lanes
-from tensorese.collect.planners import PlannerPool
+from tensorese.collect.planner_pool import PlannerPool
 from tensorese.collect.tasklist import ListedTask
 from tensorese.errors import MeasureError
 from tensorese.measure.config import CorePlan, FarmConfig

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorese.evaluation.metrics import TaskResult, judge
-from tensorese.models.programs import ProgramSet
+from tensorese.features.programs import ProgramSet
 
 MIN_RECORDS = 64
 NEAR_BEST = 0.9

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tensorese.collect.noise import latencies, measured_twice, tasks_of_programs, top_ratios
 from tensorese.evaluation.metrics import TaskResult, summary
+from tensorese.evaluation.noise import latencies, measured_twice, tasks_of_programs, top_ratios
 from tensorese.evaluation.ranked import features_of, judge_scores
 from tensorese.evaluation.trees import TREES, fit_tree, installed_trees, score_tree
-from tensorese.language.machines import Machine
+from tensorese.features.physics import Machine
+from tensorese.features.programs import DataError, ProgramSet, read_programs
 from tensorese.models.catalog import Kept, distance, target_of
-from tensorese.models.programs import DataError, ProgramSet, read_programs
-from tensorese.models.small import SmallModel
+from tensorese.models.physics_net import SmallModel
 from tensorese.records.store import Store
 
 Scores = npt.NDArray[np.float64]

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorese.evaluation.metrics import TaskResult, judge
-from tensorese.language.machines import Machine, feature_names
-from tensorese.language.reading import Reading
-from tensorese.models.programs import ProgramSet
+from tensorese.features.physics import Machine, feature_names
+from tensorese.features.programs import ProgramSet
+from tensorese.features.reading import Reading
 
 LEAST = 5
 """Programs of a task from which a ranking of it is judged."""

@@ -12,10 +12,16 @@ import torch
 from tensorese.evaluation.judge import Verdict, judge_programs, judged_index
 from tensorese.evaluation.metrics import mean_top_k, summary
 from tensorese.evaluation.splits import check_disjoint
-from tensorese.language import Encoder
+from tensorese.features.matrix import Encoder
+from tensorese.features.programs import (
+    DataError,
+    Encoded,
+    ProgramSet,
+    encode_programs,
+    read_programs,
+)
 from tensorese.models.folder import SavedModel
 from tensorese.models.predict import as_batch, predict
-from tensorese.models.programs import DataError, Encoded, ProgramSet, encode_programs, read_programs
 from tensorese.models.tlp import ModelError
 from tensorese.records.store import Store
 

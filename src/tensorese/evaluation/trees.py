@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tensorese.models.programs import ProgramSet
+from tensorese.features.programs import ProgramSet
 
 Floats = npt.NDArray[np.float32]
 Setting = Mapping[str, float]

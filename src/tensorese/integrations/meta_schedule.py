@@ -19,9 +19,9 @@ import numpy.typing as npt
 from tensorese.integrations.programs import Workloads, measurement_of, platform_named, program_of
 from tensorese.integrations.strategy import TaskSearch
 from tensorese.records.nouns import Program
-from tensorese.search.base import Ranker
-from tensorese.search.evolution import Evolution, EvolutionConfig
-from tensorese.search.online import OnlineRanker
+from tensorese.search.contracts import Ranker
+from tensorese.search.proposers.evolution import Evolution, EvolutionConfig
+from tensorese.search.rankers.online import OnlineRanker
 from tensorese.tvm_env import import_tvm
 
 

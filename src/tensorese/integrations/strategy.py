@@ -12,7 +12,7 @@ from tensorese.integrations.programs import (
     program_of,
     target_json,
 )
-from tensorese.search.base import Proposer, Ranker, TaskState
+from tensorese.search.contracts import Proposer, Ranker, TaskState
 from tensorese.space.materialise import materialise
 from tensorese.space.space import task_space
 from tensorese.tvm_env import import_tvm

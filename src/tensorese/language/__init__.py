@@ -1,7 +1,6 @@
 """Schedules as sentences: Ansor steps and MetaSchedule traces, read and written."""
 
 from tensorese.language.ansor import join_steps, parse_steps, split_steps, write_steps
-from tensorese.language.matrix import Encoder, MatrixSpec, Template, fit_spec, paper_spec
 from tensorese.language.metaschedule import (
     cut_tail,
     join_trace,
@@ -15,19 +14,14 @@ from tensorese.language.vocabulary import Vocabulary
 
 __all__ = [
     "Arg",
-    "Encoder",
     "Form",
-    "MatrixSpec",
     "Primitive",
     "Sentence",
     "Skeleton",
-    "Template",
     "Vocabulary",
     "cut_tail",
-    "fit_spec",
     "join_steps",
     "join_trace",
-    "paper_spec",
     "parse_steps",
     "parse_trace",
     "skeleton",

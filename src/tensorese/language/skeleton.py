@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
+from tensorese.features.tiling import Tiling, read_tiling
 from tensorese.language.ansor import join_steps, parse_steps
 from tensorese.language.extents import Maybe, read_extents
 from tensorese.language.metaschedule import join_trace, parse_trace
 from tensorese.language.plan import Plan, read_plan
 from tensorese.language.primitive import Arg, Sentence
-from tensorese.language.tiling import Tiling, read_tiling
 
 Slots: TypeAlias = tuple[tuple[int, int], ...]
 Table: TypeAlias = tuple[Arg, ...] | None

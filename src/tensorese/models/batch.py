@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tensorese.language import Template
+from tensorese.features.matrix import Template
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tensorese.models.disk import CONFIG, ModelError, read_config
-from tensorese.models.small import is_small
+from tensorese.models.physics_net import is_small
 from tensorese.records.nouns import Platform
 
 SHIPPED = Path(__file__).parent / "shipped"

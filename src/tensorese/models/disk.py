@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tensorese.errors import TensoreseError
-from tensorese.language.machines import MACHINES, features_hash
+from tensorese.features.physics import MACHINES, features_hash
 from tensorese.language.vocabulary import Vocabulary
 
 FORMAT = "tensorese-model"

@@ -17,8 +17,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save_file
 
 from tensorese import __version__
-from tensorese.language import MatrixSpec, Vocabulary
-from tensorese.language.machines import features_hash as features_hash
+from tensorese.features.matrix import MatrixSpec
+from tensorese.features.physics import features_hash as features_hash
+from tensorese.language import Vocabulary
 from tensorese.models.disk import (
     CARD,
     CONFIG,
@@ -32,10 +33,10 @@ from tensorese.models.disk import (
     read_config,
 )
 from tensorese.models.disk import Card as Card
-from tensorese.models.forest import add_trees, read_forests
 from tensorese.models.mtl_tlp import MTLTLP
 from tensorese.models.tlp import TLP, TLPConfig
 from tensorese.models.tree_votes import TreeVotes
+from tensorese.models.trees import add_trees, read_forests
 from tensorese.models.trunk import TrunkConfig
 
 KINDS: dict[str, type[TLP]] = {"tlp": TLP, "mtl-tlp": MTLTLP}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from tensorese.features.programs import Encoded
 from tensorese.models.batch import ProgramBatch, stack_templates
-from tensorese.models.programs import Encoded
 from tensorese.models.tlp import TLP
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from tensorese.language import Encoder, Template
+from tensorese.features.context import context_of
+from tensorese.features.matrix import Encoder, Template
 from tensorese.models.batch import ProgramBatch, SketchTensors, stack_templates
-from tensorese.models.context import context_of
 from tensorese.models.tlp import TLP
 from tensorese.records.nouns import Measurement, Sketch, Workload
 

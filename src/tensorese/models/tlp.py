@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tensorese.errors import did_you_mean
-from tensorese.language import MatrixSpec, paper_spec
+from tensorese.features.matrix import MatrixSpec, paper_spec
 from tensorese.models.batch import ProgramBatch
 from tensorese.models.disk import ModelError as ModelError
 from tensorese.models.tree_votes import TreeVotes
@@ -124,7 +124,7 @@ class TLP(nn.Module):
         self.platforms = platforms
         self.members = nn.ModuleList(Member(t, config.spec, platforms) for t in config.trunks)
         self.trees: TreeVotes | None = None
-        """Grown beside the networks, which know nothing of them: see `training.grow`."""
+        """Grown beside the networks, which know nothing of them: see `training.trees`."""
 
     def forward(self, batch: ProgramBatch) -> Tensor:
         return torch.cat([member(batch) for member in self.members], dim=-1)

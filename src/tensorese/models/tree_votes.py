@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tensorese.models.forest import CERTAIN, SLOWEST, Forest
+from tensorese.models.trees import CERTAIN, SLOWEST, Forest
 
 CHUNK = 65536  # programs at once
 

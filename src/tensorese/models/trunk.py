@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tensorese.language import MatrixSpec
+from tensorese.features.matrix import MatrixSpec
 from tensorese.language.vocabulary import NAME_SLOTS, TYPE_SLOTS
 from tensorese.models.batch import ProgramBatch, SketchTensors, all_numbers, live_numbers
 

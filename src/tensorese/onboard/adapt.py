@@ -13,13 +13,12 @@ from tensorese.errors import TensoreseError
 from tensorese.evaluation.metrics import mean_top_k
 from tensorese.evaluation.ranked import judge_scores
 from tensorese.evaluation.trees import tree_labels
+from tensorese.features.programs import ProgramSet
 from tensorese.models.folder import load_model
-from tensorese.models.forest import Forest
-from tensorese.models.programs import ProgramSet
 from tensorese.models.tlp import TLP
 from tensorese.models.tree_votes import TreeVotes
-from tensorese.training.grow import BOTH, SETTING, can_grow, grow_on, grow_taught, levelled
-from tensorese.training.small import (
+from tensorese.models.trees import Forest
+from tensorese.training.physics import (
     Run,
     SmallRecipe,
     SmallSet,
@@ -27,6 +26,7 @@ from tensorese.training.small import (
     small_scores,
     tune_weights,
 )
+from tensorese.training.trees import BOTH, SETTING, can_grow, grow_on, grow_taught, levelled
 
 HELD_OUT = 4
 """One probe task in so many is not fitted to until the gain is known."""

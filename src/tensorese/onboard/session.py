@@ -15,7 +15,7 @@ from tensorese.collect.collector import Tally
 from tensorese.collect.session import GivenProgram, Session, collect
 from tensorese.collect.tasklist import ListedTask
 from tensorese.models.catalog import Choice
-from tensorese.models.small import SmallModel
+from tensorese.models.physics_net import SmallModel
 from tensorese.onboard.adapt import Adapted, OnboardError
 from tensorese.onboard.probes import choose_probes, spread_tasks
 from tensorese.records.nouns import Platform, program_id
@@ -131,11 +131,11 @@ def measure_probes(
 
 def learn(job: Onboarding, *, quick: bool = False) -> Adapted:
     """A head for what the store holds, saved where `--model auto` looks for it."""
+    from tensorese.features.programs import read_programs
     from tensorese.models.disk import Card
     from tensorese.models.folder import save_model
-    from tensorese.models.programs import read_programs
     from tensorese.onboard.adapt import adapt
-    from tensorese.training.small import small_set
+    from tensorese.training.physics import small_set
 
     with Store.open(job.out / STORE) as store:
         if job.platform.name not in store.platforms():

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from tensorese.space.accesses import Access
-from tensorese.space.asked import Asked
 from tensorese.space.decisions import DecisionSpace
 from tensorese.space.limits import (
     AskedDimension,
@@ -21,6 +20,7 @@ from tensorese.space.limits import (
     Staged,
     Verdicts,
 )
+from tensorese.space.memo import Asked
 from tensorese.space.nests import Nest, Stage, read_nest
 from tensorese.space.probing import Probe
 from tensorese.space.slots import Choice, Slot, Tile

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tensorese.space.asked import Asked
+from tensorese.space.memo import Asked
 from tensorese.space.tiles import Bools, Ints, unique_rows
 
 

@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from tensorese.space.asked import Asked
+from tensorese.space.memo import Asked
 from tensorese.space.slots import INLINE
 from tensorese.space.tiles import Bools, Ints
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tensorese.space.accesses import Access
-from tensorese.space.moves import Block, Iterator, Moves, Read, Source, Untold
+from tensorese.space.block_moves import Block, Iterator, Moves, Read, Source, Untold
 from tensorese.space.probing import Probe, block_name, can_inline
 from tensorese.space.replay import SCHEDULE_ERRORS
 from tensorese.space.slots import Location, Tile

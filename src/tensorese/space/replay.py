@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from tensorese.space.placing import Placing, find_placing
+from tensorese.space.placed_replay import Placing, find_placing
 from tensorese.space.tiles import SpaceError
 from tensorese.tvm_env import import_tvm
 

@@ -16,9 +16,9 @@ from tensorese.language.metaschedule import Trace, join_trace, split_trace
 from tensorese.records.nouns import Program, Sketch, Workload
 from tensorese.space.decisions import DecisionSpace
 from tensorese.space.kernels import find_limits
-from tensorese.space.locating import find_locators
+from tensorese.space.location_limits import find_placements
+from tensorese.space.location_rules import find_locators
 from tensorese.space.locations import LoopRule
-from tensorese.space.placements import find_placements
 from tensorese.space.probing import Probe
 from tensorese.space.replay import SCHEDULE_ERRORS, Referee, Replayed, decisions_of
 from tensorese.space.slots import typed_slots

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tensorese.models.programs import ProgramSet
+from tensorese.features.programs import ProgramSet
 
 Ints = npt.NDArray[np.int64]
 

@@ -16,19 +16,25 @@ from tensorese.errors import did_you_mean
 from tensorese.evaluation.judge import judge_programs, judged_index
 from tensorese.evaluation.metrics import summary
 from tensorese.evaluation.splits import by_network, by_operator, by_workload, check_disjoint
-from tensorese.language import Encoder
+from tensorese.features.matrix import Encoder
+from tensorese.features.programs import (
+    DataError,
+    Encoded,
+    ProgramSet,
+    encode_programs,
+    read_programs,
+)
 from tensorese.models.batch import ProgramBatch
 from tensorese.models.folder import KINDS, Card, save_model
 from tensorese.models.predict import predict
-from tensorese.models.programs import DataError, Encoded, ProgramSet, encode_programs, read_programs
 from tensorese.models.tlp import TLP, TLPConfig, paper_config
 from tensorese.models.tree_votes import TreeVotes
 from tensorese.models.trunk import TrunkConfig
 from tensorese.records.store import Store
 from tensorese.training.groups import GroupConfig
-from tensorese.training.grow import can_grow, grow_trees
 from tensorese.training.trainer import Progress, TrainConfig, Trainer
-from tensorese.training.translate import fill_few
+from tensorese.training.transferred_labels import fill_few
+from tensorese.training.trees import can_grow, grow_trees
 
 SPLITS = ("by-workload", "by-operator", "by-network")
 MEMBERS = 1
@@ -62,7 +68,7 @@ class Recipe:
     tree_votes: int = TREE_VOTES
     """Networks that they count for."""
     translate: bool = True
-    """Several platforms: one with few labels also learns the others', see `training.translate`."""
+    """Several platforms: one with few labels also learns the others'."""
     doubt: float = DOUBT
     jitter: float = JITTER
     trunk: TrunkConfig = dataclasses.field(default_factory=lambda: TrunkConfig(knots=KNOTS))

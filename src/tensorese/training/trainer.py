@@ -17,15 +17,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tensorese.features.programs import DataError, Encoded, ProgramSet
 from tensorese.models.batch import ProgramBatch
 from tensorese.models.predict import as_batch
-from tensorese.models.programs import DataError, Encoded, ProgramSet
 from tensorese.models.tlp import TLP
 from tensorese.training import losses
-from tensorese.training.best import task_best
 from tensorese.training.checkpoint import load_checkpoint, save_checkpoint
 from tensorese.training.groups import GroupConfig, Groups
-from tensorese.training.together import head_groups, pull
+from tensorese.training.head_coupling import head_groups, pull
+from tensorese.training.labels import task_best
 
 Loss: TypeAlias = Literal["rank", "mse", "both", "none"]
 """`none` leaves what the weights below ask for."""

@@ -1,0 +1,138 @@
+"""One task of a run: its space, built when first needed, and the way from proposals to candidates.
+
+Everything random is seeded by the run's seed, the task and the batch, never by what was drawn
+before: a resumed run proposes what an uninterrupted one would have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tensorese.measure.base import Candidate
+from tensorese.records.nouns import Measurement, Platform, Program
+from tensorese.search.contracts import Proposal, Proposer, TaskState
+from tensorese.search.loop.config import TuneError
+from tensorese.search.loop.events import TaskLine
+from tensorese.search.loop.scheduler import Progress
+from tensorese.space.replay import SCHEDULE_ERRORS
+from tensorese.space.space import task_space
+
+if TYPE_CHECKING:
+    from tensorese.workloads.tasks import Task
+
+ProposerOf = Callable[[int], Proposer]
+"""A proposer for a seed: made anew for every batch."""
+Seeds = Callable[[TaskState, int], list[Proposal]]
+"""Up to so many rows worth trying first, from earlier runs."""
+
+_WIDTHS = {"float64": 8, "int64": 8, "float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1, "bool": 1}
+
+
+class Untunable(TuneError):
+    """A task without a space; the network keeps its unscheduled kernel."""
+
+
+class TuningTask:
+    def __init__(self, task: Task, platform: Platform, *, seed: int) -> None:
+        self.task = task
+        self.platform = platform
+        self.seed = seed
+        self.proposed = 0
+        """Batches so far."""
+        self.progress = Progress(
+            name=task.name,
+            operator=task.operator,
+            weight=task.weight,
+            flops=task.flops,
+            bytes=sum(math.prod(a.shape) * _width(a.dtype) for a in task.workload.args),
+        )
+        self.measurements: list[Measurement] = []
+        self._state: TaskState | None = None
+
+    @property
+    def id(self) -> str:
+        return self.task.workload.id
+
+    @property
+    def state(self) -> TaskState:
+        return self.open()
+
+    def open(self) -> TaskState:
+        """Builds the space when called first, which takes TVM a second or so."""
+        if self._state is None:
+            try:
+                space = task_space(self.task.module, self.task.target, seed=0)
+            except SCHEDULE_ERRORS as error:
+                lines = str(error).strip().splitlines() or [type(error).__name__]
+                raise Untunable(f"TVM has no space for it ({lines[-1].strip()[:160]})") from error
+            if not space.sketches:
+                raise Untunable("TVM offers no sketch for it")
+            self._state = TaskState(self.task.workload, space, self.platform)
+            for measurement in self.measurements:
+                self._state.add(measurement)
+        return self._state
+
+    def add(self, measurements: Sequence[Measurement]) -> None:
+        self.measurements.extend(measurements)
+        if self._state is not None:
+            for measurement in measurements:
+                self._state.add(measurement)
+
+    def propose(self, n: int, proposer_of: ProposerOf, first_rows: Seeds) -> list[Proposal]:
+        """Rows for the task's next batch, promised; none when the space is exhausted."""
+        state = self.state
+        found = [] if self.proposed else first_rows(state, n)[:n]
+        state.promise(found)
+        if len(found) < n:
+            proposer = proposer_of(derive(self.seed, self.id, self.proposed))
+            more = proposer.propose(state, n - len(found))
+            state.promise(more)
+            found.extend(more)
+        self.proposed += 1
+        return found
+
+    def place(self, named: Sequence[tuple[str, Proposal]]) -> list[Proposal]:
+        """Rows of an interrupted batch, found again by the ids of their sketches."""
+        places = {s.sketch.id: i for i, s in enumerate(self.state.space.sketches)}
+        found = [replace(p, sketch=places[sketch]) for sketch, p in named if sketch in places]
+        self.state.promise(found)
+        self.proposed += 1
+        return found
+
+    def named(self, proposals: Sequence[Proposal]) -> list[tuple[str, Proposal]]:
+        sketches = self.state.space.sketches
+        return [(sketches[p.sketch].sketch.id, p) for p in proposals]
+
+    def program(self, proposal: Proposal) -> Program:
+        return self.state.space.program(proposal.sketch, proposal.row, self.task.workload)
+
+    def candidates(self, proposals: Sequence[Proposal]) -> list[Candidate]:
+        """Not scheduled here: build workers replay rows anyway, and there are several of them."""
+        return [Candidate(program=self.program(p), origin=p.origin) for p in proposals]
+
+    def line(self) -> TaskLine:
+        progress = self.progress
+        return TaskLine(
+            workload=self.id,
+            name=self.task.name,
+            operator=self.task.operator,
+            weight=self.task.weight,
+            flops=self.task.flops,
+            trials=progress.trials,
+            failures=progress.failures,
+            latency=progress.best if progress.valid else None,
+            note=progress.over,
+        )
+
+
+def derive(seed: int, task: str, batch: int) -> int:
+    digest = hashlib.sha256(f"{seed}/{task}/{batch}".encode()).digest()
+    return int.from_bytes(digest[:8], "little")
+
+
+def _width(dtype: str) -> int:
+    return _WIDTHS.get(dtype, 4)

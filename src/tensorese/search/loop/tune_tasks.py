@@ -1,0 +1,194 @@
+"""Tunes a list of tasks into a run folder: what the command line, Python and benchmarks share."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tensorese.errors import did_you_mean
+from tensorese.measure.base import Measurer
+from tensorese.records.nouns import Platform
+from tensorese.records.store import Store
+from tensorese.search.contracts import Ranker
+from tensorese.search.loop.budget import Budget
+from tensorese.search.loop.config import TuneConfig, TuneError
+from tensorese.search.loop.events import Announcer, Callback
+from tensorese.search.loop.finalists import Winner
+from tensorese.search.loop.run_folder import RunFolder, RunHead
+from tensorese.search.loop.task import ProposerOf, TuningTask
+from tensorese.search.loop.tuner import Tuner
+from tensorese.search.proposers.evolution import Evolution, EvolutionConfig
+from tensorese.search.rankers.build_cost import Thrifty
+from tensorese.tvm_env import toolchain_of
+
+if TYPE_CHECKING:
+    from tensorese.workloads.tasks import Task
+
+_EVOLUTION = EvolutionConfig(population=1024)  # for small batches: thinking takes cores too
+# What must be the same for measurements of two sittings to be comparable.
+_TOOLS = ("tvm", "tvm_ffi", "llvm", "lowering", "cuda")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """How a run stands after a sitting. Its folder says the rest."""
+
+    path: Path
+    state: str
+    """`finished` or `interrupted`."""
+    reason: str
+    trials: int
+    seconds: float
+    winners: dict[str, Winner]
+    """By workload id."""
+    certificate: dict[str, Any] = field(default_factory=dict)
+    """Of the library, once it was built: verification and end-to-end latencies."""
+
+
+def tune_tasks(
+    tasks: Sequence[Task],
+    *,
+    target: str,
+    platform: Platform,
+    measurer: Measurer,
+    ranker: Ranker,
+    out: Path,
+    config: TuneConfig,
+    model: str = "",
+    network: str = "",
+    callbacks: Iterable[Callback] = (),
+    started: float | None = None,
+    proposer_of: ProposerOf | None = None,
+    records: Sequence[Store] = (),
+    compiles: bool = False,
+    peak_gflops: float | None = None,
+) -> Run:
+    """Tunes or goes on tuning. `measurer.store` is set to the run's store.
+
+    `started` is the time the process began, `compiles` says that a library is built afterwards
+    (time is left for it), `records` are of earlier runs, `peak_gflops` is the machine's.
+    """
+    head = RunHead(
+        model=model,
+        network=network,
+        target=target,
+        platform=platform.name,
+        tasks=[_described(task) for task in tasks],
+        toolchain=_tools(platform),
+        config={**config.to_dict(), "ranker": ranker.name},
+        environment=environment(),
+        peak_gflops=peak_gflops,
+    )
+    chosen = select(tasks, config.tasks)
+    if json.loads(target)["kind"] == "llvm":
+        ranker = Thrifty(ranker)
+    folder = RunFolder.open(out, head)
+    announcer = Announcer(callbacks)
+    try:
+        measurer.store = folder.store  # type: ignore[attr-defined]
+        tuner = Tuner(
+            [TuningTask(task, platform, seed=config.seed) for task in chosen],
+            folder=folder,
+            measurer=measurer,
+            config=config,
+            ranker=ranker,
+            proposer_of=proposer_of or (lambda seed: Evolution(ranker, _EVOLUTION, seed)),
+            budget=Budget(
+                config=config,
+                started=time.time() if started is None else started,
+                earlier=folder.earlier_secs,
+                compiles=compiles,
+            ),
+            records=records,
+            announcer=announcer,
+        )
+        with _interruptible(tuner, announcer):
+            winners = tuner.run()
+    finally:
+        folder.close()
+    return Run(
+        path=out,
+        state=str(folder.head["state"]),
+        reason=tuner.stopped,
+        trials=folder.trials,
+        seconds=float(folder.head["seconds"]),
+        winners=winners,
+    )
+
+
+def select(tasks: Sequence[Task], patterns: Sequence[str]) -> list[Task]:
+    """Tasks whose name or operator matches a glob, or whose id begins with it."""
+    if not tasks:
+        raise TuneError("a model must have at least one task to tune, but it has none")
+    chosen: list[Task] = []
+    for pattern in patterns or ("*",):
+        found = [task for task in tasks if _matches(task, pattern)]
+        if not found:
+            names = sorted({task.name for task in tasks} | {task.operator for task in tasks})
+            raise TuneError(
+                f"--tasks must match a task's name, operator or id, but {pattern!r} matches none"
+                f"{did_you_mean(pattern, names)}; see `tensorese tasks`"
+            )
+        chosen.extend(task for task in found if task not in chosen)
+    return [task for task in tasks if task in chosen]
+
+
+def _matches(task: Task, pattern: str) -> bool:
+    names = (task.name, task.operator)
+    by_name = any(fnmatch.fnmatchcase(name, pattern) for name in names)
+    return by_name or (len(pattern) >= 6 and task.workload.id.startswith(pattern))
+
+
+def _described(task: Task) -> dict[str, Any]:
+    return {
+        "workload": task.workload.id,
+        "name": task.name,
+        "operator": task.operator,
+        "weight": task.weight,
+        "flops": task.flops,
+        "shapes": ["x".join(map(str, arg.shape)) for arg in task.workload.args],
+    }
+
+
+def _tools(platform: Platform) -> dict[str, str]:
+    found = toolchain_of(str(json.loads(platform.target)["kind"]))
+    return {name: found[name] for name in _TOOLS if name in found}
+
+
+def environment() -> dict[str, Any]:
+    from tensorese import __version__
+
+    return {
+        "tensorese": __version__,
+        "host": os.uname().nodename,
+        "cores": len(os.sched_getaffinity(0)),
+    }
+
+
+@contextmanager
+def _interruptible(tuner: Tuner, announcer: Announcer) -> Iterator[None]:
+    """Ctrl-C once ends the run well, twice at once; a thread other than the main one has none."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: Any) -> None:
+        if tuner.stopped == "interrupted":
+            raise KeyboardInterrupt
+        tuner.stop()
+        announcer.on_note("stopping after the current measurement; Ctrl-C again stops at once")
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

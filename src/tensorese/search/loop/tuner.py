@@ -1,0 +1,417 @@
+"""The tuning loop: pick a task, propose, measure, learn; until a limit is reached.
+
+Two batches are in flight, of different tasks where there are two: while one is built and timed
+the next is thought of. Where more builders would stand idle, so are batches of other tasks. What
+a batch is made of depends on the seed, the number of builders and the batches learnt from before
+it alone, so a run that was killed goes on exactly as it would have.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tensorese.measure.base import Measurer, Ticket, require_success
+from tensorese.measure.tuning_farm import FINALIST, Cancelled
+from tensorese.records.nouns import Measurement, Status
+from tensorese.records.store import Store
+from tensorese.search.contracts import Proposal, Ranker
+from tensorese.search.loop import announce
+from tensorese.search.loop.budget import Budget
+from tensorese.search.loop.config import TuneConfig, TuneError
+from tensorese.search.loop.events import Announcer, BatchDone, Ended
+from tensorese.search.loop.finalists import Winner, leaders, remeasure
+from tensorese.search.loop.first_batch import Learnt, first_rows
+from tensorese.search.loop.run_folder import BEST, Pending, RunFolder
+from tensorese.search.loop.scheduler import Scheduler
+from tensorese.search.loop.task import ProposerOf, TuningTask, Untunable
+
+_DEPTH = 2
+_PER_BUILDER = 2  # programs in flight: one is built, one waits
+_SAVE_SECS = 30.0
+_UNTUNABLE = "not tuned"
+
+
+@dataclass
+class _Flight:
+    """A batch between its proposal and its last result."""
+
+    number: int
+    task: int
+    proposals: list[Proposal]
+    programs: list[str]
+    known: dict[str, Measurement]
+    """Results there were before the process was killed."""
+    ticket: Ticket
+    order: list[str] = field(default_factory=list)
+    """Programs in the order they were submitted."""
+    phases: dict[str, float] = field(default_factory=dict)
+
+
+class Tuner:
+    """`run` once. `stop` may be called from a signal handler."""
+
+    def __init__(
+        self,
+        tasks: Sequence[TuningTask],
+        *,
+        folder: RunFolder,
+        measurer: Measurer,
+        config: TuneConfig,
+        ranker: Ranker,
+        proposer_of: ProposerOf,
+        budget: Budget,
+        records: Sequence[Store] = (),
+        announcer: Announcer | None = None,
+    ) -> None:
+        self.tasks = list(tasks)
+        self.folder = folder
+        self.measurer = measurer
+        self.config = config
+        self.ranker = ranker
+        self.proposer_of = proposer_of
+        self.budget = budget
+        self.learnt = Learnt()
+        self.first_rows = first_rows(records, self.learnt)
+        self.announcer = announcer or Announcer([])
+        self.scheduler = Scheduler(
+            [task.progress for task in self.tasks],
+            batch=config.batch,
+            first=budget.first_batch(len(self.tasks)),
+            early_stopping=config.early_stopping,
+            by_time=config.limit_secs is not None,
+        )
+        self.stopped = ""
+        """Why no more is proposed."""
+        self.in_flight: deque[_Flight] = deque()
+        self.measured = 0
+        """Trials of this sitting."""
+        self._held = False
+        self._next_number = self._first_new = 0
+        self._unclaimed: dict[str, Measurement] = {}
+        """Measured by an earlier sitting in a batch that it did not finish."""
+        self._first_submit = math.inf
+        self._saved = time.monotonic()
+        self._phases: dict[str, float] = {}
+
+    def stop(self) -> None:
+        """Finish what is being measured now, propose nothing more."""
+        self.stopped = "interrupted"
+        cancel = getattr(self.measurer, "cancel", None)
+        if cancel is not None:
+            cancel()
+
+    # -- the loop -------------------------------------------------------------------------
+
+    def run(self) -> dict[str, Winner]:
+        """The winners by workload id."""
+        self._recall()
+        self._announce_start()
+        try:
+            self._resubmit()
+            while not self.stopped or self.in_flight:
+                self._fill()
+                if not self.in_flight:
+                    break
+                results = self._wait(self.in_flight[0])
+                flight = self.in_flight.popleft()
+                with self._thinking():
+                    self._absorb(flight, results)
+                    self._fill()
+        except Cancelled:
+            self._salvage()
+        self._require_something()
+        return self._finish()
+
+    def _require_something(self) -> None:
+        """A run without one valid program must never end as if all was well."""
+        if not self._trials() and self.stopped == "time is up":
+            raise TuneError(
+                f"--minutes must leave time to measure, but {self.config.minutes:g} were over "
+                "before the first trial; allow more, on a machine that is not busy"
+            )
+        require_success([m for task in self.tasks for m in task.measurements])
+        if all(task.progress.over.startswith(_UNTUNABLE) for task in self.tasks):
+            first = self.tasks[0]
+            raise TuneError(
+                f"at least one task must be tunable, but none of {len(self.tasks)} is; "
+                f"{first.task.name}: {first.progress.over}"
+            )
+
+    def _fill(self) -> None:
+        while self._wants_more() and not self.stopped:
+            with self._thinking():
+                if not self._launch():
+                    break
+
+    def _wants_more(self) -> bool:
+        """No task is thought of twice at once only to keep builders busy."""
+        if len(self.in_flight) < _DEPTH:
+            return True
+        flying = sum(len(flight.programs) for flight in self.in_flight)
+        idle = set(self.scheduler.active) - {flight.task for flight in self.in_flight}
+        return bool(idle) and flying < _PER_BUILDER * self.measurer.builds_at_once
+
+    def _launch(self) -> bool:
+        """Submits the next batch, if there is one now."""
+        trials = self._trials()
+        left = self.budget.trials_left(trials)
+        secs = self.budget.secs_left(self.scheduler.tasks)
+        if left == 0 or (secs is not None and secs <= self._landing_secs()):
+            self.stopped = "all trials used" if left == 0 else "time is up"
+            return False
+        index = self.scheduler.pick({flight.task for flight in self.in_flight})
+        if index is None:
+            if not self.in_flight:
+                self.stopped = "nothing left to try"
+            return False
+        task = self.tasks[index]
+        proposals = self._propose(task, min(left, self.scheduler.size(index)))
+        if proposals:
+            self._submit(index, proposals)
+        return True  # else the task is over: ask for another
+
+    def _landing_secs(self) -> float:
+        """What is in flight, and one more batch, will take to come back."""
+        if not self.measured:
+            return 0.0
+        flying = sum(len(flight.programs) for flight in self.in_flight) + self.config.batch
+        expected = flying * (time.monotonic() - self._first_submit) / self.measured
+        # The first batches wait for the farm to come up: one must not conclude much from them.
+        return min(expected, 0.1 * (self.config.limit_secs or 0.0))
+
+    def _propose(self, task: TuningTask, n: int) -> list[Proposal]:
+        try:
+            with self._phase("space"):
+                task.open()
+            with self._phase("propose"):
+                found = task.propose(n, self.proposer_of, self.first_rows)
+        except Untunable as error:
+            task.progress.over = f"{_UNTUNABLE}: {error}"
+            self.announcer.on_note(f"{task.task.name} keeps its untuned kernel: {error}")
+            return []
+        if not found:
+            task.progress.over = "every program of its space was tried"
+        return found
+
+    def _submit(
+        self, index: int, proposals: list[Proposal], known: dict[str, Measurement] | None = None
+    ) -> None:
+        """`known` is given for a batch that an earlier sitting began."""
+        task = self.tasks[index]
+        programs = [task.program(p).id for p in proposals]
+        known = dict(known or {})
+        if self._next_number >= self._first_new:
+            self.folder.begin(
+                Pending(number=self._next_number, task=task.id, proposals=task.named(proposals))
+            )
+        with self._phase("materialise"):
+            missing = [p for p, i in zip(proposals, programs, strict=True) if i not in known]
+            candidates = task.candidates(missing)
+        flight = _Flight(
+            number=self._next_number,
+            task=index,
+            proposals=proposals,
+            programs=programs,
+            known=known,
+            ticket=self.measurer.submit(candidates),
+            order=[candidate.program.id for candidate in candidates],
+            phases=self._phases,
+        )
+        self._phases = {}
+        self._first_submit = min(self._first_submit, time.monotonic())
+        self._next_number += 1
+        self.in_flight.append(flight)
+
+    def _wait(self, flight: _Flight) -> list[Measurement]:
+        """Results in the order of the proposals."""
+        started = time.monotonic()
+        results = dict(flight.known)
+        for index, measurement in flight.ticket:
+            results[flight.order[index]] = measurement
+        flight.phases["measure"] = time.monotonic() - started
+        return [results[program] for program in flight.programs]
+
+    def _absorb(self, flight: _Flight, results: list[Measurement]) -> None:
+        task = self.tasks[flight.task]
+        started = time.monotonic()
+        before = task.progress.best
+        self._learn(flight.task, results)
+        flight.phases["learn"] = time.monotonic() - started
+        self.measured += len(results)
+        self.folder.finish(flight.number, self._line(flight, results))
+        self._announce_batch(task, flight, results, before)
+        if time.monotonic() - self._saved > _SAVE_SECS:
+            self._saved = time.monotonic()
+            self._write_best({t.id: w for t in self.tasks if (w := _leader(t)) is not None})
+
+    def _learn(self, index: int, results: Sequence[Measurement]) -> None:
+        self.tasks[index].add(results)
+        self.learnt.add(results)
+        self.scheduler.learn(index, results)
+        self.ranker.update(results)
+
+    def _line(self, flight: _Flight, results: Sequence[Measurement]) -> dict[str, Any]:
+        return {
+            "secs": round(self.budget.elapsed(), 3),
+            "trials": self.folder.trials + len(results),
+            "phases": {name: round(secs, 4) for name, secs in flight.phases.items()},
+            **announce.batch_line(self.tasks[flight.task], flight.proposals, results),
+        }
+
+    # -- going on where another process ended ---------------------------------------------
+
+    def _recall(self) -> None:
+        """Learns from every finished batch, in order, as if it had just been measured."""
+        places = {task.id: index for index, task in enumerate(self.tasks)}
+        stored: dict[str, Measurement] = {}
+        if self.folder.batches or self.folder.pending:
+            stored = {m.id: m for m in self.folder.store.measurements()}
+        for line in self.folder.batches:
+            if line["task"] in places:  # else --tasks leaves it out this time
+                index = places[line["task"]]
+                self.tasks[index].proposed += 1
+                self._learn(index, [stored[p["measurement"]] for p in line["proposed"]])
+        learnt = {p["measurement"] for line in self.folder.batches for p in line["proposed"]}
+        self._unclaimed = {
+            m.program.id: m
+            for m in stored.values()
+            if m.id not in learnt and m.origin != FINALIST and m.status is not Status.INFRA_ERROR
+        }
+        numbers = [int(line["batch"]) for line in self.folder.batches]
+        numbers += [pending.number for pending in self.folder.pending]
+        self._first_new = max(numbers, default=-1) + 1
+
+    def _resubmit(self) -> None:
+        """What was begun is finished, as far as --trials, which may be lower now, allows."""
+        places = {task.id: index for index, task in enumerate(self.tasks)}
+        left = self.budget.trials_left(self._trials() + len(self._unclaimed))
+        for pending in list(self.folder.pending):
+            if pending.task not in places:
+                continue
+            index = places[pending.task]
+            kept = []
+            for proposal in self.tasks[index].place(pending.proposals):
+                known = self.tasks[index].program(proposal).id in self._unclaimed
+                if known or left > 0:
+                    kept.append(proposal)
+                    left -= not known
+            if kept:
+                self._next_number = pending.number
+                self._submit(index, kept, self._unclaimed)
+        self._next_number = self._first_new
+
+    def _salvage(self) -> None:
+        """After Ctrl-C, what batches in flight have measured counts for the best so far."""
+        settle = getattr(self.measurer, "settle", None)
+        if settle is not None:
+            settle()
+        flying = {i: self.tasks[f.task] for f in self.in_flight for i in f.programs}
+        for measurement in self.folder.store.measurements():
+            if measurement.program.id in flying and measurement.origin != FINALIST:
+                flying[measurement.program.id].measurements.append(measurement)
+                self.measured += 1
+
+    # -- the end --------------------------------------------------------------------------
+
+    def _finish(self) -> dict[str, Winner]:
+        interrupted = self.stopped == "interrupted"
+        winners = {t.id: w for t in self.tasks if (w := _leader(t)) is not None}
+        if not interrupted and (self.measured or not (self.folder.path / BEST).exists()):
+            self._write_best(winners)  # should the finalists be interrupted
+            winners = self._play_off()
+        if self.measured or not (self.folder.path / BEST).exists():
+            self._write_best(winners)
+        state = "interrupted" if self.stopped == "interrupted" else "finished"
+        self.folder.write_state(state, self.budget.elapsed())
+        self.announcer.on_end(
+            Ended(
+                tasks=[task.line() for task in self.tasks],
+                state=state,
+                reason=self.stopped,
+                trials=self._trials(),
+                secs=self.budget.elapsed(),
+            )
+        )
+        return winners
+
+    def _play_off(self) -> dict[str, Winner]:
+        chosen = {t.id: leaders(t.measurements, self.config.finalists) for t in self.tasks}
+        n = sum(map(len, chosen.values()))
+        self.announcer.on_note(f"{n} finalists of {len(chosen)} tasks are timed again, in turns")
+        try:
+            return remeasure(self.measurer, chosen, self.config.rounds, self._time_for_a_turn)
+        except Cancelled:
+            return {t.id: w for t in self.tasks if (w := _leader(t)) is not None}
+
+    def _time_for_a_turn(self) -> bool:
+        limit = self.config.limit_secs
+        return not self.stopped == "interrupted" and (
+            limit is None or self.budget.elapsed() < 0.85 * limit
+        )
+
+    def _write_best(self, winners: dict[str, Winner]) -> None:
+        self.folder.write_best(announce.best_entries(self.tasks, winners))
+
+    # -- telling --------------------------------------------------------------------------
+
+    def _trials(self) -> int:
+        learnt = sum(task.progress.trials for task in self.tasks)
+        return learnt + sum(len(flight.programs) for flight in self.in_flight)
+
+    def _announce_start(self) -> None:
+        self.announcer.on_start(
+            announce.started(self.folder, self.tasks, self._trials(), self.config)
+        )
+
+    def _announce_batch(
+        self, task: TuningTask, flight: _Flight, results: Sequence[Measurement], before: float
+    ) -> None:
+        trials = sum(t.progress.trials for t in self.tasks)
+        self.announcer.on_batch(
+            BatchDone(
+                task=task.line(),
+                trials=trials,
+                secs=self.budget.elapsed(),
+                left=self.budget.estimate_left(trials, self.scheduler.tasks),
+                measurements=results,
+                phases=dict(flight.phases),
+            )
+        )
+        best = announce.new_best(task, results, before)
+        if best is not None:
+            self.announcer.on_best(best)
+        if task.progress.over:
+            self.announcer.on_note(f"{task.task.name}: {task.progress.over}")
+
+    @contextlib.contextmanager
+    def _thinking(self) -> Iterator[None]:
+        """Keeps what is in flight from being timed meanwhile; calls may nest."""
+        thinking = getattr(self.measurer, "thinking", None)
+        if thinking is None or self._held or not self.in_flight:
+            yield
+            return
+        self._held = True
+        try:
+            with thinking():
+                yield
+        finally:
+            self._held = False
+
+    @contextlib.contextmanager
+    def _phase(self, name: str) -> Iterator[None]:
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self._phases[name] = self._phases.get(name, 0.0) + time.monotonic() - started
+
+
+def _leader(task: TuningTask) -> Winner | None:
+    found = leaders(task.measurements, 1)
+    return Winner(measurement=found[0], latency=found[0].latency) if found else None

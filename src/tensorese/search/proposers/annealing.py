@@ -1,0 +1,67 @@
+"""Simulated annealing on integer rows: many chains at once, beside evolution as a comparator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tensorese.search.contracts import Proposal, Proposer, Ranker, TaskState
+from tensorese.search.proposers.pool import Scored, distinct, measured_best, pick, score
+from tensorese.search.proposers.random_rows import draw, random_proposals
+from tensorese.search.proposers.shares import sketch_shares, split
+from tensorese.space.variation import mutate
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnnealingConfig:
+    chains: int = 128
+    """Over all sketches; each is one row that walks."""
+    steps: int = 15
+    hot: float = 1.0
+    """Temperature at the start, in standard deviations of the first scores; 0 at the end."""
+    epsilon: float = 0.05
+    apart: float = 1.5
+
+
+class Annealing(Proposer):
+    """Chains start at measured and drawn rows; the best of all they visited is proposed."""
+
+    def __init__(
+        self, ranker: Ranker, config: AnnealingConfig | None = None, seed: int = 0
+    ) -> None:
+        self.ranker = ranker
+        self.config = config or AnnealingConfig()
+        self.rng = np.random.default_rng(seed)
+
+    def propose(self, state: TaskState, n: int) -> list[Proposal]:
+        shares = sketch_shares(state)
+        counts = split(self.config.chains, shares)
+        visited = [self._walk(state, sketch, count) for sketch, count in enumerate(counts)]
+        n_random = int(self.config.epsilon * n + self.rng.random())
+        origin = f"annealing:{self.ranker.name}"
+        found = pick(state, visited, n - n_random, origin, apart=self.config.apart)
+        return found + random_proposals(state, n - len(found), shares, self.rng, found)
+
+    def _walk(self, state: TaskState, sketch: int, chains: int) -> Scored:
+        """Every new row that the chains of one sketch came by."""
+        best = measured_best(state, sketch, chains // 2)
+        drawn = draw(state, sketch, chains - len(best), self.rng, computed=True)
+        rows = np.vstack([best, drawn]) if len(drawn) else best
+        scores = score(state, self.ranker, sketch, rows)
+        seen_rows, seen_scores = [rows], [scores]
+        space = state.computed(sketch)
+        heat = self.config.hot * float(scores.std()) if len(scores) else 0.0
+        for step in range(self.config.steps if space.covered and len(rows) else 0):
+            moved = mutate(space, rows, self.rng, tries=3)
+            new = score(state, self.ranker, sketch, moved)
+            seen_rows.append(moved)
+            seen_scores.append(new)
+            warm = heat * (1 - step / self.config.steps) + 1e-9
+            gain = np.minimum((new - scores) / warm, 0.0)
+            accept = self.rng.random(len(rows)) < np.exp(gain)
+            rows = np.where(accept[:, None], moved, rows)
+            scores = np.where(accept, new, scores)
+        visited, first = distinct(np.vstack(seen_rows))
+        every = np.concatenate(seen_scores)[first]
+        return Scored(sketch=sketch, rows=visited, scores=every).new_to(state)

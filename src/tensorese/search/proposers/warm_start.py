@@ -1,0 +1,126 @@
+"""Where a search may start: the store's best programs of the task, or of tasks like it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tensorese.records.nouns import Measurement, Status, Workload
+from tensorese.records.store import Store
+from tensorese.search.contracts import Proposal, Row, TaskState
+from tensorese.search.proposers.refit import refit_row, same_make
+from tensorese.space.tiles import Ints
+
+RELATIVES = 6  # tasks like this one that are asked for programs
+FAR = 24.0  # doublings of shape, all dimensions together, from which a task is no relative
+
+
+def seeds(state: TaskState, store: Store, n: int, *, seed: int = 0) -> list[Proposal]:
+    """Up to `n` legal rows that are new to the task, the most promising first.
+
+    Programs of the same workload come as they are (origin `store`); those of relatives, the same
+    kind of operator on other shapes, are fitted to the extents here (`store:similar`). Other
+    platforms and rows marked `test` are never looked at.
+    """
+    if n <= 0 or state.platform.name not in store.platforms():
+        return []
+    found: dict[tuple[int, Row], str] = {}
+    _add_own(state, store, n, found)
+    if len(found) < n:
+        _add_relatives(state, store, n, found, np.random.default_rng(seed))
+    return [
+        Proposal(sketch=sketch, row=row, origin=origin)
+        for (sketch, row), origin in list(found.items())[:n]
+    ]
+
+
+def _fastest(state: TaskState, store: Store, workload: str, n: int) -> list[Measurement]:
+    """The fastest programs of a workload on this platform, each once."""
+    valid = store.measurements(
+        platform=state.platform.name, workload=workload, status=Status.OK, split="train"
+    )
+    best: dict[str, Measurement] = {}
+    for measurement in sorted(valid, key=lambda m: m.latency):
+        best.setdefault(measurement.program.id, measurement)
+    return list(best.values())[:n]
+
+
+def _add_own(state: TaskState, store: Store, n: int, found: dict[tuple[int, Row], str]) -> None:
+    for measurement in _fastest(state, store, state.workload.id, n + len(state.seen)):
+        place = state.place(measurement.program)
+        if place is not None and len(found) < n:
+            _take(state, place[0], np.array(place[1], dtype=np.int64), "store", found)
+
+
+def _add_relatives(
+    state: TaskState,
+    store: Store,
+    n: int,
+    found: dict[tuple[int, Row], str],
+    rng: np.random.Generator,
+) -> None:
+    relatives = _relatives(state, store)
+    each = [_fastest(state, store, workload, n) for workload in relatives]
+    # The nearest relative's best first, then the next one's: ranks in turn.
+    for rank in range(n):
+        for programs in each:
+            if len(found) >= n:
+                return
+            if rank < len(programs):
+                _refit(state, programs[rank], found, rng)
+
+
+def _relatives(state: TaskState, store: Store) -> list[str]:
+    """Ids of the nearest workloads with a valid program on this platform."""
+    best = store.best(state.platform.name, split="train")
+    gaps = {
+        other: gap
+        for other, measurement in best.items()
+        if other != state.workload.id
+        and (gap := shape_distance(state.workload, measurement.program.workload)) < FAR
+    }
+    return sorted(gaps, key=lambda other: (gaps[other], other))[:RELATIVES]
+
+
+def shape_distance(one: Workload, other: Workload) -> float:
+    """Doublings between the shapes; infinite unless ranks, types and kind of operator agree."""
+    if _kind(one) != _kind(other) or len(one.args) != len(other.args):
+        return float("inf")
+    total = 0.0
+    for mine, theirs in zip(one.args, other.args, strict=True):
+        if mine.dtype != theirs.dtype or len(mine.shape) != len(theirs.shape):
+            return float("inf")
+        pairs = zip(mine.shape, theirs.shape, strict=True)
+        total += sum(abs(float(np.log2(max(a, 1) / max(b, 1)))) for a, b in pairs)
+    return total
+
+
+def _kind(workload: Workload) -> str:
+    """The names of its blocks without the numbers a front end adds."""
+    return "_".join(part.rstrip("0123456789") for part in workload.operator.split("_"))
+
+
+def _refit(
+    state: TaskState,
+    measurement: Measurement,
+    found: dict[tuple[int, Row], str],
+    rng: np.random.Generator,
+) -> None:
+    """Into the very sketch if the task has it, else into the first that decides the same."""
+    sketch = measurement.program.sketch
+    spaces = state.space.sketches
+    same = [i for i, space in enumerate(spaces) if space.sketch.id == sketch.id]
+    alike = [i for i, space in enumerate(spaces) if same_make(space, sketch.slots)]
+    for index in [*same, *alike][:1]:
+        if spaces[index].covered:
+            row = refit_row(spaces[index], measurement.program.decisions, rng)
+            if row is not None:
+                _take(state, index, row, "store:similar", found)
+
+
+def _take(
+    state: TaskState, sketch: int, row: Ints, origin: str, found: dict[tuple[int, Row], str]
+) -> None:
+    space = state.space.sketches[sketch]
+    place = (sketch, tuple(int(value) for value in row))
+    if place not in state.seen and (not space.covered or bool(space.legal(row[None])[0])):
+        found.setdefault(place, origin)

@@ -1,0 +1,160 @@
+"""Rankers that start from a trained model and go on learning from the run.
+
+The model's word is the mean that each task's Gaussian process starts from; the process learns
+what the model gets wrong, and how much of it holds here. Where it ranks the run's own programs
+worse than a ranker without a model would, that one takes over.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tensorese.features.decisions import Floats
+from tensorese.models.physics_net import SmallModel
+from tensorese.records.nouns import Measurement, Sketch, Workload
+from tensorese.search.rankers.blas import one_thread
+from tensorese.search.rankers.labels import seconds_of
+from tensorese.search.rankers.online import Advice, Key, OnlineRanker
+from tensorese.space.tiles import Ints
+
+LOWEST = -6.0  # doublings: beyond that it is all the same, see labels
+DOUBT = 0.5  # standard deviations of the networks that their mean is lowered by
+SURE = 2.0  # standard deviations by which the other must be ahead
+ENOUGH = 40  # pairs that the two order differently, from which they are compared
+
+
+class _Word:
+    """What the model says of one task, centred on what the run has measured of it."""
+
+    def __init__(self, model: SmallModel, head: int, workload: Workload) -> None:
+        self.model, self.head, self.workload = model, head, workload
+        self.centre = 0.0
+
+    def _speed(self, sketch: Sketch, rows: Ints) -> Floats:
+        features = self.model.features(self.workload, sketch, rows)
+        with one_thread():
+            each = self.model.speed(features, self.head).astype(np.float64)
+        # A search finds what a model overrates: where its networks disagree it is believed less.
+        return np.asarray(np.maximum(each.mean(1) - DOUBT * each.std(1), LOWEST))
+
+    def predict(self, sketch: Sketch, rows: Ints) -> Floats:
+        return self._speed(sketch, rows) - self.centre
+
+    def predict_rows(self, measurements: Sequence[Measurement]) -> Floats:
+        said = np.zeros(len(measurements))
+        by_sketch: dict[Sketch, list[int]] = {}
+        for index, measurement in enumerate(measurements):
+            by_sketch.setdefault(measurement.program.sketch, []).append(index)
+        for sketch, members in by_sketch.items():
+            rows = np.array([measurements[k].program.decisions for k in members], dtype=np.int64)
+            said[members] = self._speed(sketch, rows)
+        self.centre = float(said.mean())
+        return said - self.centre
+
+
+class GuidedRanker(OnlineRanker):
+    """The online ranker with a trained model's word as the mean it starts from."""
+
+    def __init__(self, model: SmallModel, head: str, *, optimism: float = 0.5) -> None:
+        super().__init__(optimism=optimism, shared=False)
+        self.name = f"guided:{model.hash}"
+        self.model = model
+        self.head = model.head_index(head)
+        self._words: dict[Key, _Word] = {}
+
+    def score(
+        self, workload: Workload, platform: str, sketch: Sketch, decisions: npt.ArrayLike
+    ) -> npt.NDArray[np.float32]:
+        self._know(workload, platform)
+        return super().score(workload, platform, sketch, decisions)
+
+    def update(self, measurements: Sequence[Measurement]) -> None:
+        for measurement in measurements:
+            self._know(measurement.program.workload, measurement.platform.name)
+        super().update(measurements)
+
+    def _know(self, workload: Workload, platform: str) -> None:
+        if (workload.id, platform) not in self._words:
+            self._words[workload.id, platform] = _Word(self.model, self.head, workload)
+
+    def _loan(self, key: Key, sketch: Sketch) -> Advice | None:
+        return self._words[key]
+
+    def _made(self, key: Key) -> Advice | None:
+        return self._words[key]
+
+
+class Contest:
+    """Two rankers on the same programs: of the pairs they order differently, who is right?"""
+
+    def __init__(self) -> None:
+        self.first = 0
+        self.second = 0
+
+    def add(self, first: Floats, second: Floats, seconds: Floats) -> None:
+        faster = seconds[:, None] < seconds[None, :]
+        ahead, other = (np.sign(s[:, None] - s[None, :])[faster] for s in (first, second))
+        self.first += int(((ahead > 0) & (other < 0)).sum())
+        self.second += int(((ahead < 0) & (other > 0)).sum())
+
+    @property
+    def second_is_ahead(self) -> bool:
+        """For certain: pairs share programs, so that two deviations are asked for."""
+        total = self.first + self.second
+        return total >= ENOUGH and self.second - self.first > SURE * math.sqrt(total)
+
+
+class AutoRanker:
+    """A guided ranker that steps aside for a plain one when that is ahead on this run."""
+
+    needs = "decisions"
+
+    def __init__(self, guided: OnlineRanker, plain: OnlineRanker | None = None) -> None:
+        self.guided = guided
+        self.plain = plain or OnlineRanker()
+        self.name = guided.name
+        self.contests: dict[str, Contest] = {}
+        """By platform."""
+
+    def steps_aside(self, platform: str) -> bool:
+        return platform in self.contests and self.contests[platform].second_is_ahead
+
+    def score(
+        self, workload: Workload, platform: str, sketch: Sketch, decisions: npt.ArrayLike
+    ) -> npt.NDArray[np.float32]:
+        asked = self.plain if self.steps_aside(platform) else self.guided
+        return asked.score(workload, platform, sketch, decisions)
+
+    def update(self, measurements: Sequence[Measurement]) -> None:
+        """Both are asked about the new programs before they learn from them."""
+        for group in _by_task(measurements):
+            if len(group) > 1:
+                first, second = (_scores(r, group) for r in (self.guided, self.plain))
+                contest = self.contests.setdefault(group[0].platform.name, Contest())
+                contest.add(first, second, np.array([seconds_of(m) for m in group]))
+        self.guided.update(measurements)
+        self.plain.update(measurements)
+
+
+def _by_task(measurements: Sequence[Measurement]) -> list[list[Measurement]]:
+    """Runs of one task and platform together."""
+    groups: dict[Key, list[Measurement]] = {}
+    for m in measurements:
+        if seconds_of(m) > 0:
+            groups.setdefault((m.program.workload.id, m.platform.name), []).append(m)
+    return list(groups.values())
+
+
+def _scores(ranker: OnlineRanker, group: Sequence[Measurement]) -> Floats:
+    found = np.zeros(len(group))
+    for k, m in enumerate(group):
+        program = m.program
+        scores = ranker.score(
+            program.workload, m.platform.name, program.sketch, [program.decisions]
+        )
+        found[k] = scores[0]
+    return found

@@ -1,0 +1,143 @@
+"""A trained model's word: believed at first, corrected by the run, left when it misleads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from guided_support import toy_model
+from search_support import PLATFORM, drawn, measured, seconds, task_state
+from tensorese.models.disk import Card
+from tensorese.records.nouns import Platform
+from tensorese.search.contracts import Ranker, TaskState
+from tensorese.search.loop.config import TuneError
+from tensorese.search.rankers.by_name import Frozen, ranker_named
+from tensorese.search.rankers.guided import AutoRanker, Contest, GuidedRanker
+from tensorese.search.rankers.online import OnlineRanker
+
+pytestmark = pytest.mark.null
+
+
+def _agreement(ranker: Ranker, state: TaskState) -> float:
+    """Rank correlation of scores and true speed over rows that nobody has measured."""
+    space = state.space.sketches[0]
+    rows = space.sample(300, np.random.default_rng(9))
+    scores = ranker.score(state.workload, PLATFORM.name, space.sketch, rows)
+    speed = [-seconds(0, row) for row in rows.tolist()]
+    places = (np.argsort(np.argsort(x)) for x in (scores, speed))
+    return float(np.corrcoef(*places)[0, 1])
+
+
+def test_the_models_word_counts_before_anything_is_measured() -> None:
+    state = task_state()
+    assert _agreement(GuidedRanker(toy_model(1), "any"), state) > 0.99
+    assert _agreement(GuidedRanker(toy_model(-1), "any"), state) < -0.99
+
+
+def test_a_wrong_word_is_corrected() -> None:
+    state = task_state()
+    ranker = GuidedRanker(toy_model(-1), "any")
+    ranker.update(measured(state, drawn(state, 32)))
+    assert _agreement(ranker, state) > 0.5
+
+
+def test_a_right_word_beats_the_runs_own_labels() -> None:
+    state = task_state()
+    few = measured(state, drawn(state, 6))
+    guided, plain = GuidedRanker(toy_model(1), "any"), OnlineRanker()
+    guided.update(few)
+    plain.update(few)
+    assert _agreement(guided, state) > _agreement(plain, state) + 0.1
+
+
+def _run(sign: float, batches: int = 12) -> AutoRanker:
+    ranker = AutoRanker(GuidedRanker(toy_model(sign), "any"))
+    state = task_state()
+    for k in range(batches):
+        ranker.update(measured(state, drawn(state, 4, seed=k)))
+    return ranker
+
+
+def test_it_stays_while_it_is_right() -> None:
+    ranker = _run(1)
+    contest = ranker.contests[PLATFORM.name]
+    assert not ranker.steps_aside(PLATFORM.name)
+    assert contest.first > contest.second
+    assert ranker.name == "guided:toytoyto"
+
+
+def test_it_steps_aside_for_certain_only() -> None:
+    contest = Contest()
+    right, wrong = np.arange(8.0)[::-1].copy(), np.arange(8.0)
+    contest.add(wrong, right, np.arange(8.0))
+    assert (contest.first, contest.second) == (0, 28)
+    assert not contest.second_is_ahead  # too few pairs to be sure
+    contest.add(wrong, right, np.arange(8.0))
+    assert contest.second_is_ahead
+    for _ in range(2):
+        contest.add(right, wrong, np.arange(8.0))
+    assert not contest.second_is_ahead  # and it comes back
+
+
+def test_after_stepping_aside_the_plain_ranker_is_asked() -> None:
+    ranker = _run(1)
+    ranker.contests[PLATFORM.name].second += 1000
+    assert ranker.steps_aside(PLATFORM.name) and not ranker.steps_aside("another")
+    state = task_state()
+    space = state.space.sketches[0]
+    rows = space.sample(20, np.random.default_rng(1))
+    plain = ranker.plain.score(state.workload, PLATFORM.name, space.sketch, rows)
+    np.testing.assert_array_equal(
+        ranker.score(state.workload, PLATFORM.name, space.sketch, rows), plain
+    )
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Path:
+    import torch
+
+    from tensorese.features.matrix import MatrixSpec
+    from tensorese.models.folder import save_model
+    from tensorese.models.tlp import TLP, TLPConfig
+
+    torch.manual_seed(0)
+    spec = MatrixSpec(length=1, names=1, numbers=4, machine="cpu")
+    config = TLPConfig(spec=spec, members=0, physics_members=1)
+    save_model(tmp_path / "lake-2c", TLP(config, ("lake-2c",)), Card())
+    return tmp_path
+
+
+def test_auto_says_which_and_why(shelf: Path) -> None:
+    ranker, said = ranker_named("auto", Platform(name="lake-2c"), [shelf])
+    assert isinstance(ranker, AutoRanker)
+    assert said == "starting from the model lake-2c (trained on lake-2c)"
+    _, said = ranker_named("auto", Platform(name="lake-4c"), [shelf])
+    assert "no model knows lake-4c; lake-2c is the nearest" in said
+    ranker, said = ranker_named("auto", Platform(name="cuda-sm_90"), [shelf])
+    assert isinstance(ranker, OnlineRanker) and "learning from this run alone" in said
+
+
+def test_a_folder_by_name(shelf: Path) -> None:
+    ranker, said = ranker_named(str(shelf / "lake-2c"), Platform(name="else"))
+    assert isinstance(ranker, AutoRanker) and said.endswith("its head lake-2c")
+    state = task_state()
+    sketch = state.space.sketches[0]
+    rows = sketch.sample(12, np.random.default_rng(0))
+    assert np.isfinite(ranker.score(state.workload, "else", sketch.sketch, rows)).all()
+    assert isinstance(ranker_named("none", Platform(name="x"))[0], OnlineRanker)
+    with pytest.raises(TuneError, match="auto, none or a model's folder"):
+        ranker_named("outo", Platform(name="x"))
+
+
+def test_a_model_of_matrices_stays_as_it_is(tmp_path: Path) -> None:
+    from tensorese.features.matrix import MatrixSpec
+    from tensorese.models.folder import save_model
+    from tensorese.models.tlp import TLP, TLPConfig
+    from tensorese.models.trunk import TrunkConfig
+
+    config = TLPConfig(trunk=TrunkConfig(width=32), spec=MatrixSpec())
+    save_model(tmp_path, TLP(config, ("lake-2c",)), Card())
+    ranker, _ = ranker_named(str(tmp_path), Platform(name="lake-2c"))
+    assert isinstance(ranker, Frozen)
