@@ -1,4 +1,4 @@
-"""Program sets as rows of physical features, and rankings of them judged; numpy alone."""
+"""Rankings of program sets judged; numpy alone."""
 
 from __future__ import annotations
 
@@ -8,24 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorese.evaluation.metrics import TaskResult, judge
-from tensorese.features.physics import Machine, feature_names
+from tensorese.features.base import physics_rows as features_of
 from tensorese.features.programs import ProgramSet
-from tensorese.features.reading import Reading
+
+__all__ = ["LEAST", "features_of", "judge_scores"]
 
 LEAST = 5
 """Programs of a task from which a ranking of it is judged."""
-
-
-def features_of(programs: ProgramSet, machine: Machine) -> npt.NDArray[np.float32]:
-    """`[n, features]` of every program."""
-    values = np.zeros((len(programs), len(feature_names(machine))), dtype=np.float32)
-    for pair, members, decisions in zip(
-        programs.pairs, programs.members, programs.decisions, strict=True
-    ):
-        sketch = pair.sketch
-        reading = Reading(machine, sketch.dialect, sketch.body, sketch.slots, pair.context)
-        values[members] = reading.features(decisions)
-    return values
 
 
 def judge_scores(

@@ -1,1 +1,1 @@
-""""""
+"""Ways to see a program as numbers: `base` names them all."""

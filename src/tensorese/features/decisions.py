@@ -17,11 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorese.records.nouns import Sketch
-from tensorese.space.tiles import Ints
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 Named = dict[str, Floats]
 
+VERSION = "1"
+"""Counted up when a name comes to stand for another number."""
 _LANES = 64  # powers of two up to here tell a full vector from a remainder loop
 
 
