@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tensorese.models.disk import CONFIG, ModelError, read_config
-from tensorese.models.physics_net import is_small
+from tensorese.models.base import CONFIG, ModelError, read_config
 from tensorese.records.nouns import Platform
 
 SHIPPED = Path(__file__).parent / "shipped"
@@ -67,8 +66,6 @@ def kept_models(folders: Sequence[Path] | None = None) -> Iterator[Kept]:
             try:
                 config = read_config(path.parent)
             except ModelError:
-                continue
-            if not is_small(config):
                 continue
             card = config["card"]
             for head in config["platforms"]:

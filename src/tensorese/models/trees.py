@@ -1,24 +1,20 @@
-"""Gradient-boosted trees as arrays, run by numpy: a second opinion beside a model's networks.
+"""Gradient-boosted trees as arrays, run by numpy: how they are stored, walked and asked.
 
-Trees generalise from few programs where networks need many; the two err differently. They are
-grown by LightGBM where a model is made (an extra there) and only read here.
+Trees generalise from few programs where networks need many; the two err differently. LightGBM
+grows them (`training/trees.py`, an extra); whoever loads them needs it no more.
 Shape legend: N programs, T trees, K nodes of the largest tree.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from safetensors.numpy import load, save_file
 
-from tensorese.models.disk import CONFIG, TREES, read_bytes, read_config
+from tensorese.features.base import feature_set
+from tensorese.models.base import Floats, Model, Tensors, register
 
 LEAF = -1
 PARTS = ("feature", "threshold", "left", "right", "value")
@@ -63,7 +59,7 @@ class Forest:
 
     def predict(self, features: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """`[N]`."""
-        found = np.zeros(len(features))
+        sums = np.zeros(len(features))
         for at in range(0, len(features), CHUNK):
             part = np.ascontiguousarray(features[at : at + CHUNK], dtype=np.float32)
             values = part.reshape(-1)
@@ -73,8 +69,8 @@ class Forest:
                 value_NT = values.take(row_N1 + self.feature.take(node_NT))
                 goes_right_NT = value_NT > self.threshold.take(node_NT)
                 node_NT = self.child.take(2 * node_NT + goes_right_NT)
-            found[at : at + CHUNK] = self.value.take(node_NT).sum(1, dtype=np.float64)
-        return found
+            sums[at : at + CHUNK] = self.value.take(node_NT).sum(1, dtype=np.float64)
+        return sums
 
 
 def sum_of(forests: Sequence[Forest]) -> Forest:
@@ -107,18 +103,6 @@ def rounded_down(threshold: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
     return np.asarray(np.where(near > threshold, np.nextafter(near, np.float32(-np.inf)), near))
 
 
-def read_forests(folder: Path, config: Mapping[str, Any]) -> dict[str, Forest]:
-    """By platform; none where the model's folder has none."""
-    if "trees_sha256" not in config:
-        return {}
-    parts = load(read_bytes(folder, config, TREES, "trees_sha256"))
-    named: dict[str, dict[str, npt.NDArray[Any]]] = {}
-    for name, part in parts.items():
-        platform, _, kind = name.rpartition("/")
-        named.setdefault(platform, {})[kind] = part
-    return {platform: Forest(_unfolded(kept)) for platform, kept in named.items()}
-
-
 def _folded(forest: Forest) -> dict[str, npt.NDArray[Any]]:
     """As it is kept: a node is a leaf's value or a threshold, and left is the next node.
 
@@ -145,9 +129,7 @@ def _narrow(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _unfolded(kept: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, npt.NDArray[Any]]:
-    """What a `Forest` takes; files of before have all of it."""
-    if "number" not in kept:
-        return kept
+    """What a `Forest` takes."""
     feature = kept["feature"].astype(np.int16) - 1  # LEAF where it was 0
     is_leaf = feature == LEAF
     following = np.broadcast_to(np.arange(1, feature.shape[1] + 1, dtype=np.int16), feature.shape)
@@ -160,24 +142,45 @@ def _unfolded(kept: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, npt.NDArray[
     }
 
 
-def add_trees(folder: Path, forests: Mapping[str, Forest], votes: int | None = None) -> None:
-    """Puts trees beside the networks of a saved model, by platform.
+@register
+class Trees(Model):
+    """A forest a platform on one set of features; a forest says a program's share of the best's
+    speed."""
 
-    `votes`: how many networks they count for; as many as there are unless said.
-    """
-    config = read_config(folder)
-    if votes is not None:
-        config["tree_votes"] = votes
-    parts = {
-        f"{name}/{kind}": part
-        for name, forest in forests.items()
-        for kind, part in _folded(forest).items()
-    }
-    save_file(parts, folder / TREES)
-    config["trees_sha256"] = hashlib.sha256((folder / TREES).read_bytes()).hexdigest()
-    scratch = folder / f".{CONFIG}"
-    scratch.write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
-    os.replace(scratch, folder / CONFIG)
+    kind: ClassVar[str] = "trees"
+
+    def __init__(self, features: str, forests: Mapping[str, Forest]) -> None:
+        self.needs = feature_set(features)
+        self.forests = dict(forests)
+        self.platforms = tuple(forests)
+
+    def speeds(self, inputs: Floats, platform: str) -> Floats:
+        """`[N, 1]`."""
+        self.head_index(platform)
+        share = np.clip(self.forests[platform].predict(inputs), SLOWEST, CERTAIN)
+        return np.log2(share).astype(np.float32)[:, None]
+
+    def opinions(self, inputs: Floats, platform: str) -> Floats:
+        share: Floats = np.exp2(self.speeds(inputs, platform))
+        return np.log(share / (1 - share))
+
+    def section(self) -> dict[str, Any]:
+        return {"features": self.needs.name}
+
+    def tensors(self, *, half: bool) -> Tensors:
+        return {
+            f"{platform}/{name}": part
+            for platform, forest in self.forests.items()
+            for name, part in _folded(forest).items()
+        }
+
+    @classmethod
+    def build(cls, platforms: tuple[str, ...], section: Mapping[str, Any], tensors: Tensors) -> Self:
+        forests = {}
+        for platform in platforms:
+            names = ("feature", "right", "number")
+            forests[platform] = Forest(_unfolded({n: tensors[f"{platform}/{n}"] for n in names}))
+        return cls(section["features"], forests)
 
 
 def from_lightgbm(booster: Any) -> Forest:

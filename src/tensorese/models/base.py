@@ -1,0 +1,291 @@
+"""What every model is, and how it is kept: contract, registry, folder format 2.
+
+A folder holds `config.json` (a head that all kinds share and the kind's own section),
+`model.safetensors` and `card.md`. Nothing in it is executed on loading; pickles are refused
+whatever their name. Torch is not imported here: a kind that needs it imports it itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import math
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load, save_file
+
+from tensorese import __version__
+from tensorese.errors import TensoreseError, did_you_mean
+from tensorese.features import base as features
+from tensorese.features.base import FeatureSet
+from tensorese.features.programs import ProgramSet
+from tensorese.records.nouns import Sketch, Workload
+
+FORMAT, FORMAT_VERSION = "tensorese-model", 2
+WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "card.md"
+Floats: TypeAlias = npt.NDArray[np.float32]
+Tensors: TypeAlias = Mapping[str, npt.NDArray[Any]]
+_HOMES = {
+    "tlp": "tlp",
+    "mtl-tlp": "tlp",
+    "physics": "physics_net",
+    "trees": "trees",
+    "ensemble": "ensemble",
+}
+"""Module of this room that registers a kind: imported when the kind is asked for."""
+_KINDS: dict[str, type[Model]] = {}
+
+
+class ModelError(TensoreseError):
+    """A model that cannot be built, loaded or asked as wanted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """Where a model comes from."""
+
+    command: str = ""
+    data_hash: str = ""
+    split: str = ""
+    training_workloads: tuple[str, ...] = ()
+    """Every workload that training or validation has seen, by id: never judged on."""
+    train: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    targets: Mapping[str, str] = field(default_factory=dict)
+    """JSON of the target each platform's records were measured for, by platform."""
+
+
+class Model(ABC):
+    """Ranks programs of a task. `inputs` is what `read` or `read_all` gives, N programs long."""
+
+    kind: ClassVar[str]
+    needs: FeatureSet
+    platforms: tuple[str, ...]
+    card: Card = Card()
+    hash: str = "unsaved"
+    """8 hex digits of the weights on disk: tells which model picked a program."""
+
+    @abstractmethod
+    def opinions(self, inputs: Any, platform: str) -> Floats:
+        """`[N, voters]`: each voter's score; its sigmoid is the task's best latency over the
+        program's."""
+
+    def speeds(self, inputs: Any, platform: str) -> Floats:
+        """`[N, voters]`: log2 of speed against the task's best, at most 0."""
+        return -softplus(-self.opinions(inputs, platform)) / np.float32(math.log(2.0))
+
+    def rank(self, inputs: Any, platform: str) -> Floats:
+        """`[N]`: higher is faster; compares programs of one task only."""
+        scores: Floats = self.opinions(inputs, platform).mean(1)
+        return scores
+
+    def read(self, workload: Workload, sketch: Sketch, decisions: npt.ArrayLike) -> Any:
+        """Inputs of `[N, d]` decisions of one sketch."""
+        return features.extract(self.needs.name, workload, sketch, decisions)
+
+    def read_all(self, programs: ProgramSet) -> Any:
+        """Inputs of all programs, in their order."""
+        return features.of_programs(self.needs.name, programs)
+
+    def size(self) -> int:
+        """Numbers that were learnt."""
+        return sum(tensor.size for tensor in self.tensors(half=False).values())
+
+    def head_index(self, platform: str) -> int:
+        if platform not in self.platforms:
+            raise ModelError(
+                f"the model knows {', '.join(self.platforms)}, but got platform {platform!r}"
+                f"{did_you_mean(platform, self.platforms)}; name one of them or add a head"
+            )
+        return self.platforms.index(platform)
+
+    @abstractmethod
+    def section(self) -> dict[str, Any]:
+        """The kind's own part of `config.json`: with the tensors, all that `build` needs."""
+
+    @abstractmethod
+    def tensors(self, *, half: bool) -> Tensors:
+        """What was learnt; `half` allows 16 bits where that moves a score by about a thousandth."""
+
+    @classmethod
+    @abstractmethod
+    def build(cls, platforms: tuple[str, ...], section: Mapping[str, Any], tensors: Tensors) -> Self:
+        """The model that `section` and `tensors` were taken from."""
+
+
+def softplus(x: Floats) -> Floats:
+    values: Floats = np.logaddexp(np.float32(0.0), x)
+    return values
+
+
+ModelClass = TypeVar("ModelClass", bound=type[Model])
+
+
+def register(cls: ModelClass) -> ModelClass:
+    """Makes `cls.kind` a kind of model folder."""
+    _KINDS[cls.kind] = cls
+    return cls
+
+
+def kinds() -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*_HOMES, *_KINDS]))
+
+
+def model_class(kind: str) -> type[Model]:
+    if kind not in _KINDS and kind in _HOMES:
+        importlib.import_module(f"tensorese.models.{_HOMES[kind]}")
+    return _KINDS[kind]
+
+
+def save_model(
+    folder: str | os.PathLike[str], model: Model, card: Card, *, half: bool = False
+) -> Path:
+    """Weights first, `config.json` last: a folder with a config is complete."""
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    tensors = {name: np.ascontiguousarray(t) for name, t in model.tensors(half=half).items()}
+    save_file(tensors, path / WEIGHTS)
+    digest = hashlib.sha256((path / WEIGHTS).read_bytes()).hexdigest()
+    config = {
+        "format": FORMAT,
+        "version": FORMAT_VERSION,
+        "tensorese": __version__,
+        "kind": model.kind,
+        "platforms": list(model.platforms),
+        "features": {"name": model.needs.name, "version": model.needs.version},
+        "section": model.section(),
+        "weights_sha256": digest,
+        "card": asdict(card),
+    }
+    (path / CARD).write_text(_card_text(model, card))
+    scratch = path / f".{CONFIG}"
+    scratch.write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
+    os.replace(scratch, path / CONFIG)
+    model.card, model.hash = card, digest[:8]
+    return path
+
+
+def _card_text(model: Model, card: Card) -> str:
+    lines = [
+        f"# {model.kind} for {', '.join(model.platforms)}",
+        "",
+        f"- parameters: {model.size():,}",
+        f"- features: {model.needs.name} {model.needs.version}",
+        f"- data: {card.data_hash or 'unknown'}",
+        f"- split: {card.split or 'none'}",
+        f"- workloads seen in training: {len(card.training_workloads)}",
+        f"- command: `{card.command}`",
+        "",
+        "| metric | value |",
+        "|---|---|",
+    ]
+    for name, value in card.metrics.items():
+        shown = f"{value:.4f}" if isinstance(value, float) else str(value)
+        lines.append(f"| {name} | {shown} |")
+    lines += ["", "Scores are unitless; they compare programs of one task, higher is faster.", ""]
+    return "\n".join(lines)
+
+
+def load_model(folder: str | os.PathLike[str]) -> Model:
+    path = Path(folder)
+    config = read_config(path)
+    tensors = _read_weights(path, config)
+    try:
+        cls = model_class(config["kind"])
+        model = cls.build(tuple(config["platforms"]), config["section"], tensors)
+        card = dict(config["card"])
+        model.card = Card(**{**card, "training_workloads": tuple(card["training_workloads"])})
+    except (TypeError, KeyError, RuntimeError, ValueError) as error:
+        raise ModelError(
+            f"weights and {CONFIG} must describe one model, but in {path} they do not "
+            f"({type(error).__name__}); train it again or restore the folder"
+        ) from error
+    ours = {"name": model.needs.name, "version": model.needs.version}
+    if config["features"] != ours:
+        theirs = config["features"]
+        raise ModelError(
+            f"a model reads the features it was trained with, but {path} has {theirs['name']} "
+            f"{theirs['version']} and this program has {ours['name']} {ours['version']}; "
+            "train it again"
+        )
+    model.hash = str(config["weights_sha256"])[:8]
+    return model
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Of a folder that this program can load; anything else is refused in one line."""
+    config = _parse_config(path)
+    if config.get("version") != FORMAT_VERSION:
+        raise ModelError(
+            f"this program reads model folders of version {FORMAT_VERSION}, but {path} has version "
+            f"{config.get('version')}; train it again, or use the tensorese that wrote it "
+            f"({config.get('tensorese')})"
+        )
+    if config.get("kind") not in kinds():
+        raise ModelError(
+            f"a model is one of {', '.join(kinds())}, but {path} is {config.get('kind')!r}; "
+            "import the module that registers its kind, or use the tensorese that wrote it"
+        )
+    return config
+
+
+def _parse_config(path: Path) -> dict[str, Any]:
+    if path.is_file():
+        kind = "a pickle, which is never loaded" if _is_pickle(path) else "a file"
+        raise ModelError(
+            f"a model is a folder with {CONFIG}, but {path} is {kind}; name the folder"
+        )
+    if not (path / CONFIG).is_file():
+        what = "does not exist" if not path.exists() else f"has no {CONFIG}"
+        raise ModelError(
+            f"a model is a folder with {WEIGHTS} and {CONFIG}, but {path} {what}; "
+            "train one with tensorese train"
+        )
+    try:
+        config = json.loads((path / CONFIG).read_text())
+    except (ValueError, OSError) as error:
+        raise ModelError(
+            f"{CONFIG} must be JSON, but {path / CONFIG} is damaged; restore it from a copy"
+        ) from error
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        raise ModelError(
+            f"{CONFIG} must say format {FORMAT!r}, but {path} holds another program's model; "
+            "train one with tensorese train"
+        )
+    return config
+
+
+def _is_pickle(path: Path) -> bool:
+    start = path.read_bytes()[:4]
+    # A plain pickle starts with PROTO; torch.save writes a zip of pickles.
+    return start[:1] == b"\x80" or start == b"PK\x03\x04" or path.suffix in {".pkl", ".pt", ".pth"}
+
+
+def _read_weights(path: Path, config: Mapping[str, Any]) -> Tensors:
+    file = path / WEIGHTS
+    if not file.is_file():
+        raise ModelError(
+            f"a model's weights are in {WEIGHTS}, but {path} has none; restore the folder"
+        )
+    data = file.read_bytes()
+    if hashlib.sha256(data).hexdigest() != config.get("weights_sha256"):
+        raise ModelError(
+            f"{WEIGHTS} must match the checksum in {CONFIG}, but in {path} it does not: the file "
+            "is damaged; restore it from a copy"
+        )
+    try:
+        tensors: Tensors = load(data)
+    except SafetensorError as error:
+        raise ModelError(
+            f"{WEIGHTS} must be a safetensors file, but {file} is not; restore it from a copy"
+        ) from error
+    return tensors
