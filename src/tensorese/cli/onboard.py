@@ -35,8 +35,8 @@ def onboard(
     The same command again goes on with its store. Ctrl-C ends the measuring, not the learning.
     """
     from tensorese.cli.collect_view import Lines
+    from tensorese.models.base import read_config
     from tensorese.models.catalog import Choice, user_models
-    from tensorese.models.disk import read_config
     from tensorese.onboard import session
     from tensorese.targets import parse_target, platform_of
 

@@ -9,6 +9,9 @@ from typing import Any
 
 import click
 
+from tensorese.errors import did_you_mean
+from tensorese.training.recipes import presets, recipe_class, trainable
+
 _PATH = click.Path(path_type=Path)
 
 
@@ -54,9 +57,14 @@ def _say(entry: dict[str, Any]) -> None:
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(["tlp", "mtl-tlp"]))
+@click.argument("kind", type=click.Choice(trainable()))
 @click.option("--data", "stores", multiple=True, required=True, type=_PATH, help="Record store.")
-@click.option("--platform", "platforms", multiple=True, help="Only these; mtl-tlp takes several.")
+@click.option("--platform", "platforms", multiple=True, help="Only these; tlp takes one.")
+@click.option(
+    "--features",
+    type=click.Choice(["language", "both"]),
+    help="tlp, mtl-tlp: the schedule alone (default), or hardware features beside it.",
+)
 @click.option(
     "--split",
     default="by-workload",
@@ -66,7 +74,7 @@ def _say(entry: dict[str, Any]) -> None:
 @click.option("--networks", type=_PATH, help="JSON file: workload ids by network.")
 @click.option("--hold-out", default="", help="The network that stays unseen (by-network).")
 @click.option("--fold", default=0, show_default=True, type=click.IntRange(-1, 4))
-@click.option("--preset", default="default", type=click.Choice(["default", "paper"]))
+@click.option("--preset", default="default", help="tlp: paper; ensemble: ship, as the shipped.")
 @click.option("--out", required=True, type=_PATH, help="Folder the model goes to.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda.")
 @click.option("--resume", is_flag=True, help="Go on from the checkpoint in --out.")
@@ -75,6 +83,7 @@ def train(
     kind: str,
     stores: tuple[Path, ...],
     platforms: tuple[str, ...],
+    features: str | None,
     split: str,
     networks: Path | None,
     hold_out: str,
@@ -87,19 +96,27 @@ def train(
 ) -> None:
     """Train a cost model on measured programs (fold --fold of 5 stays unseen; -1: none)."""
     wanted = parse_settings(settings)
+    if preset not in presets(kind):
+        raise click.UsageError(
+            f"--preset of {kind} is one of {', '.join(presets(kind))}, but got {preset!r}"
+            f"{did_you_mean(preset, presets(kind))}"
+        )
+    if features is not None:
+        if not kind.endswith("tlp"):
+            raise click.UsageError(f"--features is for tlp and mtl-tlp, but {kind} reads its own")
+        wanted = {"features": features, **wanted}
     from tensorese.records.store import Store
     from tensorese.training.distributed import launched
-    from tensorese.training.recipe import Recipe, apply_settings, train_model
+    from tensorese.training.recipes.base import Selection, apply_settings, train_model
 
-    recipe = Recipe(
-        kind=kind,
+    selection = Selection(
         platforms=platforms,
         split=split,
         fold=fold,
-        preset=preset,
         networks=read_networks(networks) if networks else {},
         held_out=hold_out,
     )
+    recipe = recipe_class(kind).named(kind, preset, selection)
     recipe = apply_settings(recipe, wanted)
     opened = [Store.open(path) for path in stores]
     with launched() as place:
@@ -117,10 +134,8 @@ def train(
         )
     if place.rank:
         return
-    if outcome.remark:
-        click.echo(outcome.remark, err=True)
-    for name, count in sorted(outcome.strangers.items()):
-        click.echo(f"unknown to the vocabulary, read as such: {name} ({count} times)", err=True)
+    for note in outcome.notes:
+        click.echo(note, err=True)
     for name, value in outcome.metrics.items():
         click.echo(f"{name}: {value:.4f}" if isinstance(value, float) else f"{name}: {value}")
-    click.echo(f"model in {outcome.folder}")
+    click.echo(f"model in {outcome.folder}; tensorese tune --model {outcome.folder}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,3 +70,26 @@ def judge_programs(
         result = judge(programs.tasks[k], given[mine], latency[mine], pairs=pairs)
         (large if result.n >= MIN_RECORDS else small).append(result)
     return Verdict(tasks=tuple(large), small=tuple(small))
+
+
+LEAST = 5
+"""Programs of a task from which a ranking of it is judged."""
+
+
+def judge_scores(
+    programs: ProgramSet,
+    platform: str,
+    scores: npt.NDArray[np.float64],
+    tasks: Sequence[int],
+    least: int = LEAST,
+) -> list[TaskResult]:
+    """Every task with at least `least` valid programs on the platform."""
+    head = programs.head(platform)
+    valid = programs.valid(head)
+    latency = programs.latency[:, head]
+    found = []
+    for task in tasks:
+        mine = valid[programs.task[valid] == task]
+        if len(mine) >= least:
+            found.append(judge(programs.tasks[task], scores[mine], latency[mine]))
+    return found

@@ -34,6 +34,8 @@ FORMAT, FORMAT_VERSION = "tensorese-model", 2
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "card.md"
 Floats: TypeAlias = npt.NDArray[np.float32]
 Tensors: TypeAlias = Mapping[str, npt.NDArray[Any]]
+Section: TypeAlias = Mapping[str, Any]
+"""JSON that one kind of model writes and reads."""
 _HOMES = {
     "tlp": "tlp",
     "mtl-tlp": "tlp",
@@ -118,7 +120,9 @@ class Model(ABC):
 
     @classmethod
     @abstractmethod
-    def build(cls, platforms: tuple[str, ...], section: Mapping[str, Any], tensors: Tensors) -> Self:
+    def build(
+        cls, platforms: tuple[str, ...], section: Mapping[str, Any], tensors: Tensors
+    ) -> Self:
         """The model that `section` and `tensors` were taken from."""
 
 

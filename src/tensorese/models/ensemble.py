@@ -75,7 +75,9 @@ class Ensemble(Model):
         }
 
     @classmethod
-    def build(cls, platforms: tuple[str, ...], section: Mapping[str, Any], tensors: Tensors) -> Self:
+    def build(
+        cls, platforms: tuple[str, ...], section: Mapping[str, Any], tensors: Tensors
+    ) -> Self:
         members = []
         for k, entry in enumerate(section["members"]):
             own = {

@@ -138,7 +138,9 @@ class PhysicsNet(Model):
         return {name: tensor.astype(kept) for name, tensor in self.weights.items()}
 
     @classmethod
-    def build(cls, platforms: tuple[str, ...], section: Mapping[str, Any], tensors: Tensors) -> Self:
+    def build(
+        cls, platforms: tuple[str, ...], section: Mapping[str, Any], tensors: Tensors
+    ) -> Self:
         config = PhysicsConfig(**section)
         model = cls(config, platforms, tensors)
         width = len(model.weights["networks.0.encoder.3.bias"])

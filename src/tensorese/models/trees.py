@@ -162,7 +162,8 @@ class Trees(Model):
 
     def opinions(self, inputs: Floats, platform: str) -> Floats:
         share: Floats = np.exp2(self.speeds(inputs, platform))
-        return np.log(share / (1 - share))
+        logit: Floats = np.log(share / (1 - share))
+        return logit
 
     def section(self) -> dict[str, Any]:
         return {"features": self.needs.name}
@@ -175,7 +176,9 @@ class Trees(Model):
         }
 
     @classmethod
-    def build(cls, platforms: tuple[str, ...], section: Mapping[str, Any], tensors: Tensors) -> Self:
+    def build(
+        cls, platforms: tuple[str, ...], section: Mapping[str, Any], tensors: Tensors
+    ) -> Self:
         forests = {}
         for platform in platforms:
             names = ("feature", "right", "number")

@@ -10,23 +10,16 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from tensorese.errors import TensoreseError
-from tensorese.evaluation.metrics import mean_top_k
-from tensorese.evaluation.ranked import judge_scores
-from tensorese.evaluation.trees import tree_labels
+from tensorese.evaluation.judge import judge_scores
+from tensorese.evaluation.metrics import TaskResult, mean_top_k
 from tensorese.features.programs import ProgramSet
-from tensorese.models.folder import load_model
-from tensorese.models.tlp import TLP
-from tensorese.models.tree_votes import TreeVotes
-from tensorese.models.trees import Forest
-from tensorese.training.physics import (
-    Run,
-    SmallRecipe,
-    SmallSet,
-    only,
-    small_scores,
-    tune_weights,
-)
-from tensorese.training.trees import BOTH, SETTING, can_grow, grow_on, grow_taught, levelled
+from tensorese.models.base import Model, load_model
+from tensorese.models.ensemble import Ensemble, Member
+from tensorese.models.trees import Forest, Trees
+from tensorese.training.fine_tune import NewLabels, fine_tune, one_head
+from tensorese.training.labels import only, tree_labels
+from tensorese.training.physics import PhysicsFit
+from tensorese.training.trees import BOTH, SETTING, can_grow, grow_corrected, grow_on, levelled
 
 HELD_OUT = 4
 """One probe task in so many is not fitted to until the gain is known."""
@@ -36,26 +29,24 @@ FOLDS = 3
 choice on a handful of tasks is a draw, and a poor one costs more than all of them are worth."""
 VARIANTS = {
     # What is trained, and how: a head alone cannot spoil the trunk, a trunk can learn the machine.
-    "head": SmallRecipe(steps=400, lr=1e-3),
-    "all": SmallRecipe(steps=600, lr=4e-4),
+    "head": PhysicsFit(steps=400, lr=1e-3),
+    "all": PhysicsFit(steps=600, lr=4e-4),
 }
-
-
 TREES, TREE_VOTES, LEAST_LEAF = 150, 32, 20
 CORRECTING = {"num_leaves": 15, "learning_rate": 0.05}
 """Grown from the new labels, where LightGBM is installed (extra `baselines`)."""
-Whose: TypeAlias = Literal["nearest", "own", "taught"]
+Whose: TypeAlias = Literal["nearest", "own", "corrected"]
 """The nearest head's trees as they are; trees of the new labels alone; the nearest head's with
 trees of the new labels that correct them."""
-_TOLD: dict[Whose, str] = {
+_WHOSE: dict[Whose, str] = {
     "nearest": "the nearest head's trees",
     "own": "its own trees",
-    "taught": "the nearest head's trees, corrected",
+    "corrected": "the nearest head's trees, corrected",
 }
 
 
 class OnboardError(TensoreseError):
-    """A platform that cannot be taught as asked."""
+    """A platform that cannot be learnt as asked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,51 +73,55 @@ class Votes:
     count: int
     whose: Whose = "nearest"
 
-    def trees(self, platform: str, forests: Mapping[Whose, Forest]) -> TreeVotes | None:
+    def join(self, networks: Model, forests: Mapping[Whose, Forest]) -> Model:
+        """The networks with these trees, or alone."""
         if not self.count or self.whose not in forests:
-            return None
-        return TreeVotes({platform: forests[self.whose]}, self.count)
+            return networks
+        trees = Trees(networks.needs.name, {networks.platforms[0]: forests[self.whose]})
+        return Ensemble([Member(model=networks), Member(model=trees, votes=self.count)])
 
     def __str__(self) -> str:
-        return f"{_TOLD[self.whose]}, {self.count} votes" if self.count else "no trees"
+        return f"{_WHOSE[self.whose]}, {self.count} votes" if self.count else "no trees"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Adapted:
-    model: TLP
+    model: Model
     variant: str
     gain: Gain
     votes: Votes
 
 
-def start_from(folder: Path, head: str, platform: str) -> TLP:
-    """The folder's trunk with a copy of one of its heads, and its trees, under the platform's
-    name."""
-    old = load_model(folder).model
-    place = old.head_index(head)
-    config = old.config
-    new = TLP(config, (platform,))
-    state = {}
-    for name, tensor in old.state_dict().items():
-        parts = name.split(".")
-        if "heads" in parts:
-            at = parts.index("heads") + 1
-            if int(parts[at]) != place:
-                continue
-            parts[at] = "0"
-        state[".".join(parts)] = tensor.clone()
-    new.load_state_dict(state)
-    if old.trees is not None and head in old.trees.forests:
-        new.trees = TreeVotes({platform: old.trees.forests[head]}, old.trees.votes)
-    return new
+class Start:
+    """The model that a platform starts from: one head's networks and, if it has any, trees."""
+
+    def __init__(self, folder: Path, head: str, platform: str) -> None:
+        model = load_model(folder)
+        networks, trees = model, None
+        if isinstance(model, Ensemble):
+            networks, trees = model.members[0].model, model.member("trees")
+        self.networks = one_head(networks, head, platform)
+        self.forests: dict[Whose, Forest] = {}
+        self.votes = Votes(0)
+        if trees is not None and isinstance(trees.model, Trees) and head in trees.model.forests:
+            self.forests["nearest"] = trees.model.forests[head]
+            self.votes = Votes(trees.votes)
+        self.reads_rows = self.networks.needs.shape == "row"
+        """Trees read rows of hardware features; networks that read something else have none."""
+
+    def model(self) -> Model:
+        return self.votes.join(self.networks, self.forests)
+
+    def vote_counts(self) -> set[int]:
+        voters = self.networks.section().get("networks", 1)
+        return {int(voters), self.votes.count or TREE_VOTES}
 
 
 def adapt(
-    given: SmallSet, platform: str, folder: Path, head: str, *, seed: int = 0, quick: bool = False
+    labels: NewLabels, platform: str, folder: Path, head: str, *, seed: int = 0, quick: bool = False
 ) -> Adapted:
     """Chooses without the held-out tasks, tells the gain on them, then fits to all."""
-    programs = given.programs
-    tasks = labelled(programs, platform)
+    tasks = labelled(labels.programs, platform)
     if len(tasks) < LEAST_TASKS:
         raise OnboardError(
             f"a head needs labels of at least {LEAST_TASKS} tasks, but only {len(tasks)} have "
@@ -134,42 +129,32 @@ def adapt(
         )
     out = tasks[HELD_OUT - 1 :: HELD_OUT]
     rest = [task for task in tasks if task not in set(out)]
-    before = start_from(folder, head, platform).eval()
-    theirs = None if before.trees is None else before.trees.forests[platform]
-    best, votes = _chosen(given, platform, folder, head, rest, seed, quick)
+    start = Start(folder, head, platform)
+    variant, votes = _chosen(labels, platform, start, rest, seed, quick)
 
-    def fitted_to(some: Sequence[int]) -> TLP:
-        model = _fit(given, platform, folder, head, some, best, seed, quick)
-        model.trees = votes.trees(platform, grow(given, platform, some, theirs))
-        return model
+    def fitted_to(some: Sequence[int]) -> Model:
+        networks = _fit(labels, start, some, variant, seed, quick)
+        return votes.join(networks, grow(labels, platform, some, start))
 
-    gain = _gain(given, platform, before, fitted_to(rest), out)
-    return Adapted(model=fitted_to(tasks), variant=best, gain=gain, votes=votes)
+    gain = _gain(labels.programs, platform, start.model(), fitted_to(rest), out)
+    return Adapted(model=fitted_to(tasks), variant=variant, gain=gain, votes=votes)
 
 
 def _chosen(
-    given: SmallSet,
-    platform: str,
-    folder: Path,
-    head: str,
-    tasks: Sequence[int],
-    seed: int,
-    quick: bool,
+    labels: NewLabels, platform: str, start: Start, tasks: Sequence[int], seed: int, quick: bool
 ) -> tuple[str, Votes]:
     """What is trained, and which trees count for how much: each part of the tasks left out once."""
-    start = start_from(folder, head, platform)
-    theirs = None if start.trees is None else start.trees.forests[platform]
-    counts = {len(start.members), TREE_VOTES if start.trees is None else start.trees.votes}
     marks: dict[tuple[str, Votes], list[float]] = {}
     for fold in range(FOLDS):
         inner = tasks[fold::FOLDS]
         fitted = [task for task in tasks if task not in set(inner)]
-        forests = grow(given, platform, fitted, theirs)
+        forests = grow(labels, platform, fitted, start)
         for variant in VARIANTS:
-            model = _fit(given, platform, folder, head, fitted, variant, seed, quick)
-            for votes in vote_choices(counts, forests):
-                model.trees = votes.trees(platform, forests)
-                found = _marks(given, platform, model, inner)
+            networks = _fit(labels, start, fitted, variant, seed, quick)
+            for votes in vote_choices(start.vote_counts(), forests):
+                model = votes.join(networks, forests)
+                results = _judged(labels.programs, platform, model, inner)
+                found = [r.ratio(1) + r.steady + r.pairwise for r in results]
                 marks.setdefault((variant, votes), []).extend(found)
     return max(marks, key=lambda pair: float(np.mean(marks[pair] or [0.0])))
 
@@ -181,23 +166,24 @@ def vote_choices(counts: Iterable[int], forests: Mapping[Whose, Forest]) -> list
 
 
 def grow(
-    given: SmallSet, platform: str, tasks: Sequence[int], theirs: Forest | None = None
+    labels: NewLabels, platform: str, tasks: Sequence[int], start: Start
 ) -> dict[Whose, Forest]:
     """What trees there can be beside the networks, by whose they are."""
-    found: dict[Whose, Forest] = {} if theirs is None else {"nearest": theirs}
-    if not can_grow():
-        return found
-    labels, few = only(given.programs, platform), {"min_data_in_leaf": LEAST_LEAF}
-    own = grow_on(given.features, labels, tasks, TREES, few, BOTH)
+    forests = dict(start.forests)
+    if not (start.reads_rows and can_grow()):
+        return forests
+    features, mine = labels.physics.features, only(labels.programs, platform)
+    few = {"min_data_in_leaf": LEAST_LEAF}
+    own = grow_on(features, mine, tasks, TREES, few, BOTH)
     if platform in own:
-        found["own"] = own[platform]
-        if theirs is not None:
+        forests["own"] = own[platform]
+        if "nearest" in forests:
+            nearest = forests["nearest"]
             setting = {**SETTING, **few, **CORRECTING}
-            index, share = tree_labels(labels, tasks)
-            said = theirs.predict(given.features[index])
-            wanted = levelled(share, labels.task[index], said)
-            found["taught"] = grow_taught(given.features, index, wanted, TREES, setting, theirs)
-    return found
+            index, share = tree_labels(mine, tasks)
+            wanted = levelled(share, mine.task[index], nearest.predict(features[index]))
+            forests["corrected"] = grow_corrected(features, index, wanted, TREES, setting, nearest)
+    return forests
 
 
 def labelled(programs: ProgramSet, platform: str) -> list[int]:
@@ -208,36 +194,24 @@ def labelled(programs: ProgramSet, platform: str) -> list[int]:
 
 
 def _fit(
-    given: SmallSet,
-    platform: str,
-    folder: Path,
-    head: str,
-    tasks: Sequence[int],
-    variant: str,
-    seed: int,
-    quick: bool,
-) -> TLP:
-    model = start_from(folder, head, platform)
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(variant == "all" or "heads" in name)
-    recipe = VARIANTS[variant]
-    recipe = replace(recipe, steps=recipe.steps // 10) if quick else recipe
-    run = Run(programs=given.programs, tasks=tuple(tasks), seed=seed)
-    return tune_weights(given, run, recipe, model).requires_grad_(True)
+    labels: NewLabels, start: Start, tasks: Sequence[int], variant: str, seed: int, quick: bool
+) -> Model:
+    fit = VARIANTS[variant]
+    fit = replace(fit, steps=fit.steps // 10) if quick else fit
+    return fine_tune(start.networks, labels, tasks, fit, heads_only=variant == "head", seed=seed)
 
 
-def _marks(given: SmallSet, platform: str, model: TLP, tasks: Sequence[int]) -> list[float]:
-    """How well each task is ranked, the first picks and the whole order."""
-    scores = small_scores(model, given, platform)
-    results = judge_scores(given.programs, platform, scores, tasks, least=4)
-    return [r.ratio(1) + r.steady + r.pairwise for r in results]
+def _judged(
+    programs: ProgramSet, platform: str, model: Model, tasks: Sequence[int]
+) -> list[TaskResult]:
+    scores = model.rank(model.read_all(programs), platform).astype(np.float64)
+    return judge_scores(programs, platform, scores, tasks, least=4)
 
 
-def _gain(given: SmallSet, platform: str, before: TLP, after: TLP, tasks: Sequence[int]) -> Gain:
-    old, new = (
-        judge_scores(given.programs, platform, small_scores(m, given, platform), tasks, least=4)
-        for m in (before, after)
-    )
+def _gain(
+    programs: ProgramSet, platform: str, before: Model, after: Model, tasks: Sequence[int]
+) -> Gain:
+    old, new = (_judged(programs, platform, model, tasks) for model in (before, after))
     if not old:
         nothing = {1: float("nan"), 5: float("nan")}
         return Gain(tasks=0, before=nothing, after=nothing, random=nothing)

@@ -14,8 +14,9 @@ from tensorese import interrupts
 from tensorese.collect.collector import Tally
 from tensorese.collect.session import GivenProgram, Session, collect
 from tensorese.collect.tasklist import ListedTask
+from tensorese.features.base import extract
+from tensorese.models.base import Model, load_model
 from tensorese.models.catalog import Choice
-from tensorese.models.physics_net import SmallModel
 from tensorese.onboard.adapt import Adapted, OnboardError
 from tensorese.onboard.probes import choose_probes, spread_tasks
 from tensorese.records.nouns import Platform, program_id
@@ -59,8 +60,7 @@ def probes_of(
     job: Onboarding, tasks: Sequence[ListedTask], per_task: int, say: Say
 ) -> list[GivenProgram]:
     """Chosen rows of every task, the tasks in turn; stops when preparing has had its share."""
-    model = SmallModel(job.choice.folder)
-    head = model.head_index(job.choice.head)
+    model, head = load_model(job.choice.folder), job.choice.head
     until = time.monotonic() + 60 * job.minutes * PREPARING
     found: list[list[GivenProgram]] = []
     for number, task in enumerate(tasks):
@@ -75,7 +75,7 @@ def probes_of(
 
 
 def _task_probes(
-    job: Onboarding, task: ListedTask, model: SmallModel, head: int, n: int
+    job: Onboarding, task: ListedTask, model: Model, head: str, n: int
 ) -> list[GivenProgram]:
     from tensorese.space.space import task_space
     from tensorese.tvm_env import import_tvm
@@ -87,12 +87,13 @@ def _task_probes(
     except Exception:  # TVM has no space for some tasks; the others are enough
         return []
     rng = np.random.default_rng([job.seed, int(task.workload.id, 16) % (1 << 32)])
+    seen = "physics-cpu" if kind == "llvm" else "physics-cuda"
     parts, speeds, where = [], [], []
     for sketch in (s for s in space.sketches if s.covered):
         rows = np.unique(sketch.sample(SAMPLED, rng), axis=0)
-        features = model.features(task.workload, sketch.sketch, rows)
-        parts.append(features)
-        speeds.append(model.speed(features, head))
+        inputs = model.read(task.workload, sketch.sketch, rows)
+        parts.append(np.asarray(extract(seen, task.workload, sketch.sketch, rows)))
+        speeds.append(model.speeds(inputs, head))
         where += [(sketch.sketch.id, tuple(int(v) for v in row)) for row in rows]
     if not where:
         return []
@@ -132,10 +133,9 @@ def measure_probes(
 def learn(job: Onboarding, *, quick: bool = False) -> Adapted:
     """A head for what the store holds, saved where `--model auto` looks for it."""
     from tensorese.features.programs import read_programs
-    from tensorese.models.disk import Card
-    from tensorese.models.folder import save_model
+    from tensorese.models.base import Card, save_model
     from tensorese.onboard.adapt import adapt
-    from tensorese.training.physics import small_set
+    from tensorese.training.fine_tune import NewLabels
 
     with Store.open(job.out / STORE) as store:
         if job.platform.name not in store.platforms():
@@ -144,11 +144,11 @@ def learn(job: Onboarding, *, quick: bool = False) -> Adapted:
                 "measure for more --minutes"
             )
         programs = read_programs([store], platforms=(job.platform.name,), split="train")
-    given = small_set(programs)
-    found = adapt(
-        given, job.platform.name, job.choice.folder, job.choice.head, seed=job.seed, quick=quick
+    labels, choice = NewLabels(programs), job.choice
+    adapted = adapt(
+        labels, job.platform.name, choice.folder, choice.head, seed=job.seed, quick=quick
     )
-    gain = found.gain
+    gain = adapted.gain
     card = Card(
         command=f"tensorese onboard --minutes {job.minutes:g}",
         data_hash=programs.digest,
@@ -156,13 +156,13 @@ def learn(job: Onboarding, *, quick: bool = False) -> Adapted:
         training_workloads=programs.tasks,
         metrics={
             "start": f"{job.choice.folder.name}, head {job.choice.head}",
-            "trained": found.variant,
-            "trees": str(found.votes),
+            "trained": adapted.variant,
+            "trees": str(adapted.votes),
             "labels": int(np.isfinite(programs.latency).sum()),
             "held-out top1 before": gain.before[1],
             "held-out top1 after": gain.after[1],
         },
         targets={job.platform.name: job.target},
     )
-    save_model(job.out, found.model.cpu(), card, half=True)
-    return found
+    save_model(job.out, adapted.model, card, half=True)
+    return adapted

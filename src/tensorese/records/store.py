@@ -170,6 +170,11 @@ class Store:
         self._contents.refresh()
         return [*self._contents.problems, *self._dangling.values()]
 
+    def targets(self) -> dict[str, str]:
+        """JSON of the target that each platform's programs were built for."""
+        table = self.table(["platform", "target"])
+        return dict(zip(table["platform"].to_pylist(), table["target"].to_pylist(), strict=True))
+
     def platforms(self) -> set[str]:
         self._contents.refresh()
         return self._contents.platforms()

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.features.base import FeatureSet
 from tensorese.records.nouns import Measurement, Platform, Program, Sketch, Status, Workload
 from tensorese.space.decisions import DecisionSpace
 from tensorese.space.space import TaskSpace
@@ -22,9 +23,9 @@ class Ranker(Protocol):
     """Which programs are likely fast. Scores compare within a task only; higher is faster."""
 
     name: str
-    """Goes into the origin of what it picked: `online`, `tlp:HASH`."""
-    needs: str
-    """`decisions`, or `features` of the lowered program."""
+    """Goes into the origin of what it picked: `online`, `guided:HASH`."""
+    needs: FeatureSet
+    """What it sees of a program; one that lowers it is dear, see `rankers.staged`."""
 
     def score(
         self, workload: Workload, platform: str, sketch: Sketch, decisions: npt.ArrayLike

@@ -12,18 +12,18 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from tensorese.models.tlp import TLP
+from tensorese.models.network import Network
 
 _HEAD = re.compile(r"\bheads\.\d+\.")
 
 
 def head_groups(parameters: Mapping[str, Tensor]) -> list[list[Tensor]]:
     """Parameters that differ in the number of their head alone."""
-    found: dict[str, list[Tensor]] = {}
+    groups: dict[str, list[Tensor]] = {}
     for name, tensor in parameters.items():
         if _HEAD.search(name):
-            found.setdefault(_HEAD.sub("heads.", name), []).append(tensor)
-    return [group for group in found.values() if len(group) > 1]
+            groups.setdefault(_HEAD.sub("heads.", name), []).append(tensor)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 @torch.no_grad()
@@ -36,9 +36,8 @@ def pull(groups: list[list[Tensor]], share: Tensor | float) -> None:
 
 
 @torch.no_grad()
-def start_alike(model: TLP) -> TLP:
-    """All heads of a network become copies of its first."""
-    for group in head_groups(dict(model.named_parameters())):
+def start_alike(network: Network) -> None:
+    """All heads of each member become copies of its first."""
+    for group in head_groups(dict(network.named_parameters())):
         for tensor in group[1:]:
             tensor.copy_(group[0])
-    return model

@@ -1,9 +1,10 @@
-"""How fast the best program of a task is, and the mean one: what labels are measured against."""
+"""What is learnt from measured times: the best and the mean of a task, labels on three scales."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from tensorese.features.programs import ProgramSet
 
 Floats = npt.NDArray[np.float64]
+Floats32 = npt.NDArray[np.float32]
 
 
 def is_label(latency: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
@@ -35,10 +37,10 @@ def task_best(programs: ProgramSet, tasks: Sequence[int]) -> Floats:
     full = np.where(few[programs.task], np.nan, best[programs.task] / latency)
     seen = np.isfinite(full).sum(1)
     others = np.nansum(full, axis=1) / np.maximum(seen, 1)
-    told = few[task, column] & (seen[row] > 0)
-    guess = time[told] * others[row[told]]  # of the best's time, by each program of its own
-    told_best = _geometric_mean(guess, (task[told], column[told]), shape)
-    return np.asarray(np.minimum(best, told_best))
+    guessed = few[task, column] & (seen[row] > 0)
+    guess = time[guessed] * others[row[guessed]]  # of the best's time, by each program of its own
+    likely_best = _geometric_mean(guess, (task[guessed], column[guessed]), shape)
+    return np.asarray(np.minimum(best, likely_best))
 
 
 def _geometric_mean(values: Floats, where: tuple[Any, Any], shape: tuple[int, int]) -> Floats:
@@ -74,3 +76,59 @@ def task_level(
         own -= (np.bincount(task[seen], own[seen], n_tasks) / programs)[task]
         level = np.bincount(group, octaves - own[row], len(size)) / size
     return np.asarray(level[group])
+
+
+def only(programs: ProgramSet, platform: str) -> ProgramSet:
+    """The same programs with one platform's labels."""
+    head = programs.head(platform)
+    return replace(
+        programs,
+        platforms=(platform,),
+        latency=programs.latency[:, [head]],
+        failed=programs.failed[:, [head]],
+    )
+
+
+OCTAVES = 6.0
+"""A program 2 ** 6 times slower than its task's best is worth nothing on a logarithmic scale."""
+
+
+Scale: TypeAlias = Literal["share", "octaves", "centred"]
+"""What labels are: the task's best over a program's time, the logarithm of that, or the logarithm
+of the time beside its mean over the task's programs."""
+
+
+def tree_labels(
+    programs: ProgramSet, tasks: Sequence[int], scale: Scale = "share"
+) -> tuple[npt.NDArray[Any], Floats32]:
+    """Valid programs of the tasks on the first platform, and their labels, all from 0 to 1."""
+    index = programs.valid(0)
+    index = index[np.isin(programs.task[index], np.asarray(tasks, dtype=np.int64))]
+    latency = programs.latency[index, 0]
+    best = np.full(len(programs.tasks), np.inf)
+    np.minimum.at(best, programs.task[index], latency)
+    share = (best[programs.task[index]] / latency).astype(np.float32)
+    return index, on_scale(share, programs.task[index], scale)
+
+
+def on_scale(share: Floats32, group: npt.NDArray[Any], scale: Scale) -> Floats32:
+    """Shares of the best's speed as labels; `group` numbers the task, or task and platform."""
+    if scale == "share":
+        return share
+    return in_octaves(share) if scale == "octaves" else beside_mean(share, group)
+
+
+def in_octaves(share: Floats32) -> Floats32:
+    """A share of the best's speed on a logarithmic scale, from 0 to 1."""
+    return np.asarray(np.maximum(1.0 + np.log2(share) / OCTAVES, 0.0), dtype=np.float32)
+
+
+def beside_mean(share: Floats32, group: npt.NDArray[Any]) -> Floats32:
+    """A half for a program as fast as its group's geometric mean; as many octaves reach 0 and 1.
+
+    A task's best is one measurement, and how far it is ahead of the others says nothing of them.
+    """
+    octaves = np.log2(share.astype(np.float64)) / OCTAVES
+    count = np.maximum(np.bincount(group), 1)
+    mean = np.bincount(group, weights=octaves) / count
+    return np.asarray(np.clip(0.5 + octaves - mean[group], 0.0, 1.0), dtype=np.float32)

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tensorese.evaluation.trees import OCTAVES
+from tensorese.training.labels import OCTAVES
 
 _NEVER = 1e9
 _FAR = 10.0  # octaves: slower than that is as slow

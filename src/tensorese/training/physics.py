@@ -1,7 +1,8 @@
-"""Training of models that see physical features alone: what ships, and what onboarding fits.
+"""Training of networks on hardware features: what ships, and what onboarding fits.
 
 No matrix is made: a program is a row of features, so that thousands of programs of hundreds of
-tasks train in a minute, on a CPU too.
+tasks train in minutes, on a CPU too. The torch networks here and the numpy ones of
+`models/physics_net.py` are one specification: same configuration, same names of tensors.
 """
 
 from __future__ import annotations
@@ -10,31 +11,31 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import torch
+from torch import Tensor, nn
+from torch.nn import functional
 
-from tensorese.evaluation.ranked import features_of
+from tensorese.features.base import physics_rows
 from tensorese.features.matrix import Encoder, MatrixSpec
+from tensorese.features.physics import Machine, feature_names
 from tensorese.features.programs import Encoded, ProgramSet
-from tensorese.models.mtl_tlp import MTLTLP
-from tensorese.models.predict import as_batch, predict
-from tensorese.models.tlp import TLP, TLPConfig
-from tensorese.models.trunk import TrunkConfig
+from tensorese.models.base import Floats
+from tensorese.models.network import Network, ProgramBatch
+from tensorese.models.physics_net import SCALE, PhysicsConfig, PhysicsNet
 from tensorese.training.groups import GroupConfig, Groups
 from tensorese.training.head_coupling import start_alike
-from tensorese.training.stacked import ManyTrainer
-from tensorese.training.trainer import Loss, TrainConfig, Trainer
+from tensorese.training.stacked import StackedTrainer
+from tensorese.training.trainer import Loss, Progress, TrainConfig, Trainer
 
-Floats = npt.NDArray[np.float32]
-SCALE = TrunkConfig().scale
 _CONSTANT = 1e6  # the spread of a feature that has none: it is read as 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class SmallRecipe:
-    """What is chosen on validation tasks."""
+class PhysicsFit:
+    """How networks are trained; what is set here was chosen on validation tasks."""
 
     networks: int = 4
     width: int = 64
@@ -54,17 +55,17 @@ class SmallRecipe:
     """Weight of that error less its mean over a task's programs."""
     regret: float = 10.0
     together: float = 0.0
-    """Pull of the heads to their mean; they start alike then. See `together`."""
+    """Pull of the heads to their mean; they start alike then. See `head_coupling`."""
 
-    def config(self, spec: MatrixSpec) -> TLPConfig:
-        trunk = TrunkConfig(
-            style="physics",
+    def config(self, machine: Machine) -> PhysicsConfig:
+        return PhysicsConfig(
+            machine=machine,
+            networks=self.networks,
             width=self.width,
             blocks=self.blocks,
             dropout=self.dropout,
-            physics_noise=self.noise / SCALE,
+            noise=self.noise,
         )
-        return TLPConfig(trunk=trunk, spec=spec, members=self.networks)
 
     def train(self, groups: GroupConfig, per_epoch: int, seed: int) -> TrainConfig:
         return TrainConfig(
@@ -82,13 +83,67 @@ class SmallRecipe:
         )
 
 
+class _Member(nn.Module):
+    """`PhysicsNet`'s network, layer by layer."""
+
+    def __init__(self, config: PhysicsConfig, heads: int) -> None:
+        super().__init__()
+        width, features = config.width, len(feature_names(config.machine))
+        self.encoder = nn.Sequential(
+            *(nn.Linear(features, 2 * width), nn.GELU(), nn.Dropout(config.dropout)),
+            nn.Linear(2 * width, width),
+        )
+        self.blocks = nn.ModuleList(nn.Linear(width, width) for _ in range(config.blocks))
+        self.drop = nn.Dropout(config.dropout)
+        self.heads = nn.ModuleList(
+            nn.Sequential(
+                *(nn.Linear(width, width), nn.GELU(), nn.Dropout(config.dropout)),
+                nn.Linear(width, 2),
+            )
+            for _ in range(heads)
+        )
+        self.noise = config.noise / SCALE
+
+    def forward(self, features_NF: Tensor) -> Tensor:
+        if self.noise and self.training:
+            shaken = torch.randn_like(features_NF) * (features_NF != 0)
+            features_NF = features_NF + self.noise * shaken
+        x_NW = self.encoder(features_NF * SCALE)
+        for block in self.blocks:
+            x_NW = x_NW + self.drop(functional.gelu(block(x_NW)))
+        return torch.stack([head(x_NW) for head in self.heads], dim=-2)  # [N, H, 2]
+
+
+class PhysicsNetwork(Network):
+    def __init__(self, config: PhysicsConfig, platforms: tuple[str, ...]) -> None:
+        super().__init__()
+        self.config: PhysicsConfig = config
+        self.platforms = platforms
+        heads = len(platforms)
+        self.networks = nn.ModuleList(_Member(config, heads) for _ in range(config.networks))
+
+    def forward(self, batch: ProgramBatch) -> Tensor:
+        return torch.cat([member(batch.values_NV) for member in self.networks], dim=-1)
+
+
+def to_model(network: PhysicsNetwork) -> PhysicsNet:
+    weights = {name: t.detach().cpu().numpy() for name, t in network.state_dict().items()}
+    return PhysicsNet(network.config, network.platforms, weights)
+
+
+def to_network(model: PhysicsNet) -> PhysicsNetwork:
+    network = PhysicsNetwork(model.config, model.platforms)
+    network.load_state_dict({name: torch.from_numpy(t) for name, t in model.weights.items()})
+    return network
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SmallSet:
+class PhysicsSet:
     """Programs with their features, as a trainer takes them."""
 
     programs: ProgramSet
     encoded: Encoded
-    spec: MatrixSpec
+    machine: Machine
 
     @property
     def features(self) -> Floats:
@@ -110,30 +165,19 @@ class SmallSet:
         return replace(self.encoded, values=values.astype(np.float32))
 
 
-def small_set(programs: ProgramSet) -> SmallSet:
+def physics_set(programs: ProgramSet) -> PhysicsSet:
     """The features of all programs; every program under one empty template."""
     machine = programs.machine
-    values = features_of(programs, machine)
-    spec = MatrixSpec(length=1, names=1, numbers=4, machine=machine)
-    empty = Encoder(replace(spec, context=False)).template("metaschedule", "[[],[]]", ())
+    values = physics_rows(programs, machine)
+    spec = MatrixSpec(length=1, names=1, numbers=4, context=False, machine=machine)
+    empty = Encoder(spec).template("metaschedule", "[[],[]]", ())
     nobody = np.zeros(len(programs), dtype=np.int64)
     encoded = Encoded(templates=(empty,), pair=nobody, values=values, strangers={})
-    return SmallSet(programs=programs, encoded=encoded, spec=spec)
-
-
-def only(programs: ProgramSet, platform: str) -> ProgramSet:
-    """The same programs with one platform's labels."""
-    head = programs.head(platform)
-    return replace(
-        programs,
-        platforms=(platform,),
-        latency=programs.latency[:, [head]],
-        failed=programs.failed[:, [head]],
-    )
+    return PhysicsSet(programs=programs, encoded=encoded, machine=machine)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Run:
+class FitJob:
     """One model to be trained: labels, tasks, seed."""
 
     programs: ProgramSet
@@ -141,43 +185,62 @@ class Run:
     seed: int = 0
 
 
-def train_small(
-    given: SmallSet, runs: Sequence[Run], recipe: SmallRecipe, device: str = "cpu"
-) -> list[TLP]:
-    """All runs; on a GPU those with as many heads are trained side by side."""
-    if not device.startswith("cuda"):
-        return [_train_one(given, run, recipe, device) for run in runs]
-    models: dict[int, TLP] = {}
-    for heads in sorted({len(run.programs.platforms) for run in runs}):
-        mine = [k for k, run in enumerate(runs) if len(run.programs.platforms) == heads]
-        found = _train_many(given, [runs[k] for k in mine], recipe, device)
-        models.update(zip(mine, found, strict=True))
-    return [models[k] for k in range(len(runs))]
+def train_physics(
+    data: PhysicsSet,
+    jobs: Sequence[FitJob],
+    fit: PhysicsFit,
+    device: str = "cpu",
+    *,
+    checkpoint: Path | None = None,
+    progress: Progress | None = None,
+) -> list[PhysicsNet]:
+    """All jobs; on a GPU those with as many heads are trained side by side.
+
+    One job can be interrupted and goes on from its checkpoint.
+    """
+    if len(jobs) == 1 or not device.startswith("cuda"):
+        return [_train_one(data, job, fit, device, checkpoint, progress) for job in jobs]
+    models: dict[int, PhysicsNet] = {}
+    for heads in sorted({len(job.programs.platforms) for job in jobs}):
+        mine = [k for k, job in enumerate(jobs) if len(job.programs.platforms) == heads]
+        trained = _train_stacked(data, [jobs[k] for k in mine], fit, device)
+        models.update(zip(mine, trained, strict=True))
+    return [models[k] for k in range(len(jobs))]
 
 
-def build_small(given: SmallSet, recipe: SmallRecipe, platforms: tuple[str, ...], seed: int) -> TLP:
+def build_physics(
+    data: PhysicsSet, fit: PhysicsFit, platforms: tuple[str, ...], seed: int
+) -> PhysicsNetwork:
     torch.manual_seed(seed)
-    kind = TLP if len(platforms) == 1 else MTLTLP
-    model = kind(recipe.config(given.spec), platforms)
-    return start_alike(model) if recipe.together else model
+    network = PhysicsNetwork(fit.config(data.machine), platforms)
+    if fit.together:
+        start_alike(network)
+    return network
 
 
-def _train_one(given: SmallSet, run: Run, recipe: SmallRecipe, device: str) -> TLP:
-    model = build_small(given, recipe, run.programs.platforms, run.seed)
-    return _tune_standard(given, run, recipe, model, device)
+def _train_one(
+    data: PhysicsSet,
+    job: FitJob,
+    fit: PhysicsFit,
+    device: str,
+    checkpoint: Path | None,
+    progress: Progress | None,
+) -> PhysicsNet:
+    network = build_physics(data, fit, job.programs.platforms, job.seed)
+    return _fit_standard(data, job, fit, network, device, checkpoint, progress)
 
 
-def to_standard(model: TLP, given: SmallSet, *, back: bool = False) -> TLP:
+def to_standard(network: PhysicsNetwork, data: PhysicsSet, *, back: bool = False) -> PhysicsNetwork:
     """The same function of standardised features, or `back` of the features as they are.
 
     Training wants them standardised; folded into the first layer, nobody else has to know.
     """
-    centre, spread = torch.from_numpy(given.centre), torch.from_numpy(given.spread)
+    centre, spread = torch.from_numpy(data.centre), torch.from_numpy(data.spread)
     with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if not name.endswith("trunk.physics.net.0.weight"):
+        for name, weight in network.named_parameters():
+            if not name.endswith("encoder.0.weight"):
                 continue
-            bias = model.get_parameter(name.removesuffix("weight") + "bias")
+            bias = network.get_parameter(name.removesuffix("weight") + "bias")
             where = weight.device
             if back:
                 bias.sub_((weight / spread.to(where)) @ centre.to(where))
@@ -185,33 +248,44 @@ def to_standard(model: TLP, given: SmallSet, *, back: bool = False) -> TLP:
             else:
                 bias.add_(weight @ (centre.to(where) * SCALE))
                 weight.mul_(spread.to(where) * SCALE)
-    return model
+    return network
 
 
-def tune_weights(
-    given: SmallSet, run: Run, recipe: SmallRecipe, model: TLP, device: str = "cpu"
-) -> TLP:
-    """Trains what of the model asks for gradients, from where it stands."""
-    to_standard(model, given)
-    return _tune_standard(given, run, recipe, model, device)
+def tune_physics(
+    data: PhysicsSet, job: FitJob, fit: PhysicsFit, model: PhysicsNet, *, heads_only: bool
+) -> PhysicsNet:
+    """Trains the heads, or all, on from where the model stands."""
+    network = to_network(model)
+    for name, parameter in network.named_parameters():
+        parameter.requires_grad_(not heads_only or "heads" in name)
+    return _fit_standard(data, job, fit, to_standard(network, data))
 
 
-def _tune_standard(given: SmallSet, run: Run, recipe: SmallRecipe, model: TLP, device: str) -> TLP:
-    groups = group_config([run], recipe)
+def _fit_standard(
+    data: PhysicsSet,
+    job: FitJob,
+    fit: PhysicsFit,
+    network: PhysicsNetwork,
+    device: str = "cpu",
+    checkpoint: Path | None = None,
+    progress: Progress | None = None,
+) -> PhysicsNet:
+    groups = group_config([job], fit)
     trainer = Trainer(
-        model,
-        run.programs,
-        given.standard,
-        train_tasks=run.tasks,
-        config=recipe.train(groups, epoch_steps([run], groups), run.seed),
+        network,
+        job.programs,
+        data.standard,
+        train_tasks=job.tasks,
+        config=fit.train(groups, epoch_steps([job], groups), job.seed),
         device=device,
     )
-    with _one_thread():
-        return to_standard(trainer.fit().eval(), given, back=True)
+    with one_thread():
+        trainer.fit(resume_from=checkpoint, progress=progress)
+    return to_model(to_standard(network.eval(), data, back=True))
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Networks this small lose more by sharing than they gain, tenfold on a busy machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -221,46 +295,38 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def group_config(runs: Sequence[Run], recipe: SmallRecipe) -> GroupConfig:
+def group_config(jobs: Sequence[FitJob], fit: PhysicsFit) -> GroupConfig:
     """Groups of a power of two that nine tasks in ten fit into, 16 to 256."""
     counts = np.concatenate(
-        [np.bincount(run.programs.task[np.isin(run.programs.task, run.tasks)]) for run in runs]
+        [np.bincount(job.programs.task[np.isin(job.programs.task, job.tasks)]) for job in jobs]
     )
     long = float(np.quantile(counts[counts > 0], 0.9))
     size = int(2 ** np.clip(np.ceil(np.log2(long)), 4, 8))
-    return GroupConfig(size=size, per_batch=max(1, recipe.rows // size))
+    return GroupConfig(size=size, per_batch=max(1, fit.rows // size))
 
 
-def epoch_steps(runs: Sequence[Run], groups: GroupConfig) -> int:
+def epoch_steps(jobs: Sequence[FitJob], groups: GroupConfig) -> int:
     return max(
-        Groups(run.programs, run.tasks, groups, seed=0, failed=True).per_epoch for run in runs
+        Groups(job.programs, job.tasks, groups, seed=0, failed=True).per_epoch for job in jobs
     )
 
 
-def _train_many(
-    given: SmallSet, runs: Sequence[Run], recipe: SmallRecipe, device: str
-) -> list[TLP]:
-    platforms = runs[0].programs.platforms
+def _train_stacked(
+    data: PhysicsSet, jobs: Sequence[FitJob], fit: PhysicsFit, device: str
+) -> list[PhysicsNet]:
+    platforms = jobs[0].programs.platforms
 
-    def build(seed: int) -> TLP:
-        return build_small(given, recipe, platforms, seed)
+    def build(seed: int) -> PhysicsNetwork:
+        return build_physics(data, fit, platforms, seed)
 
-    jobs = [(run.programs, run.tasks, run.seed) for run in runs]
-    groups = group_config(runs, recipe)
-    config = recipe.train(groups, epoch_steps(runs, groups), runs[0].seed)
-    many = ManyTrainer(build, given.standard, jobs, config, device)
-    many.fit()
-    found = []
-    for k, run in enumerate(runs):
-        model = build_small(given, recipe, run.programs.platforms, run.seed)
-        model.load_state_dict(many.weights(k))
-        found.append(to_standard(model.eval(), given, back=True))
-    return found
-
-
-def small_scores(model: TLP, given: SmallSet, platform: str) -> npt.NDArray[np.float64]:
-    """`[n]`: the model's score of every program, by one head."""
-    batch = as_batch(given.encoded).to(next(model.parameters()).device)
-    index = torch.arange(len(given.programs), device=batch.sketch_N.device)
-    scores = predict(model, batch, index)
-    return scores[:, model.head_index(platform)].cpu().numpy().astype(np.float64)
+    runs = [(job.programs, job.tasks, job.seed) for job in jobs]
+    groups = group_config(jobs, fit)
+    config = fit.train(groups, epoch_steps(jobs, groups), jobs[0].seed)
+    stacked = StackedTrainer(build, data.standard, runs, config, device)
+    stacked.fit()
+    models = []
+    for k, job in enumerate(jobs):
+        network = build(job.seed)
+        network.load_state_dict(stacked.weights(k))
+        models.append(to_model(to_standard(network.eval(), data, back=True)))
+    return models

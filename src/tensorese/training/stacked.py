@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -17,9 +18,7 @@ from torch import Tensor
 from torch.func import functional_call, stack_module_state, vmap
 
 from tensorese.features.programs import Encoded, ProgramSet
-from tensorese.models.batch import ProgramBatch
-from tensorese.models.predict import as_batch
-from tensorese.models.tlp import TLP
+from tensorese.models.network import Network, as_batch
 from tensorese.training.groups import Groups
 from tensorese.training.head_coupling import head_groups, pull
 from tensorese.training.trainer import (
@@ -31,12 +30,12 @@ from tensorese.training.trainer import (
 )
 
 
-class ManyTrainer:
+class StackedTrainer:
     """`runs` lists (program set, train tasks, seed); the sets differ in labels only."""
 
     def __init__(
         self,
-        build: Callable[[int], TLP],
+        build: Callable[[int], Network],
         encoded: Encoded,
         runs: Sequence[tuple[ProgramSet, Sequence[int], int]],
         config: TrainConfig,
@@ -104,13 +103,10 @@ class ManyTrainer:
         torch.cuda.current_stream().wait_stream(aside)
         self.optimizer.zero_grad(set_to_none=True)
         graph = torch.cuda.CUDAGraph()
-        try:
+        with suppress(RuntimeError):  # not captured: steps run one by one
             with torch.cuda.graph(graph):
                 self._work(self._static)
-        except RuntimeError as error:
-            print(f"not captured, steps run one by one: {error}", flush=True)
-            return
-        self._graph = graph
+            self._graph = graph
 
     def _advance(self, index_MGN: Tensor, step: int) -> None:
         rate = learning_rate(self.config, step, self.steps)
@@ -164,29 +160,6 @@ class ManyTrainer:
         source = self.average if self.config.average else self.params
         return {name: tensor[model].detach().clone() for name, tensor in source.items()}
 
-    def predict(self, model: int, index: Tensor) -> Tensor:
-        """Scores `[len(index), platforms]` of one model."""
-        scores = self.skeleton.score(self.outputs(model, index))
-        shaken: Tensor = self.skeleton.shaken(scores, self.batch.values_NV[index.to(self.device)])
-        return shaken
-
-    def outputs(self, model: int, index: Tensor, chunk: int = 16384) -> Tensor:
-        """What the networks of one model say, `[len(index), platforms, 2 * members]`."""
-        weights = self.weights(model)
-        parts = []
-        self.skeleton.eval()
-        with (
-            torch.inference_mode(),
-            torch.autocast(self.device.type, torch.bfloat16, enabled=False),
-        ):
-            for piece in torch.split(index.to(self.device), chunk):
-                out: Any = functional_call(
-                    self.skeleton, weights, (self.batch.select(piece).compact(),)
-                )
-                parts.append(out.float().cpu())
-        self.skeleton.train()
-        return torch.cat(parts)
-
 
 def _stretch(batches: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
     """Repeats the first batches of a shorter epoch: stacked models step together."""
@@ -215,6 +188,3 @@ def keep_labels(
     latency[kept, head] = programs.latency[kept, head]
     failed[:, head] = False
     return replace(programs, latency=latency, failed=failed)
-
-
-__all__ = ["ManyTrainer", "ProgramBatch", "keep_labels"]

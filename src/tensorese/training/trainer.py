@@ -18,9 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from tensorese.features.programs import DataError, Encoded, ProgramSet
-from tensorese.models.batch import ProgramBatch
-from tensorese.models.predict import as_batch
-from tensorese.models.tlp import TLP
+from tensorese.models.network import Network, ProgramBatch, as_batch
 from tensorese.training import losses
 from tensorese.training.checkpoint import load_checkpoint, save_checkpoint
 from tensorese.training.groups import GroupConfig, Groups
@@ -138,14 +136,14 @@ class Trainer:
 
     def __init__(
         self,
-        model: TLP,
+        model: Network,
         programs: ProgramSet,
         encoded: Encoded,
         *,
         train_tasks: Sequence[int],
         config: TrainConfig,
         device: str | torch.device = "cpu",
-        validate: Callable[[TLP, ProgramBatch], dict[str, float]] | None = None,
+        validate: Callable[[Network, ProgramBatch], dict[str, float]] | None = None,
         wrap: Callable[[nn.Module], nn.Module] | None = None,
         rank: int = 0,
         world: int = 1,
@@ -220,7 +218,7 @@ class Trainer:
 
     # ---- the loop
 
-    def fit(self, *, resume_from: Path | None = None, progress: Progress | None = None) -> TLP:
+    def fit(self, *, resume_from: Path | None = None, progress: Progress | None = None) -> Network:
         """Trains, then leaves the averaged (or best validated) weights in the model."""
         first = self._resume(resume_from)
         start = time.monotonic()

@@ -1,8 +1,8 @@
-"""Labels that a platform lacks, told from those that others have of the same programs.
+"""Labels that a platform lacks, expected from those that others have of the same programs.
 
 What is hard to know about a program is much the same everywhere: how its time compares on two
 platforms is easier to learn than the time itself, and a thousand labels tell much of it. With the
-labels of the others translated, a platform is trained on as if it had measured what they have.
+labels of the others transferred, a platform is trained on as if it had measured what they have.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tensorese.evaluation.trees import Setting, fit_rows
 from tensorese.features.programs import ProgramSet
 from tensorese.models.trees import from_lightgbm, mean_of
 from tensorese.training.labels import Floats, is_label, task_level
+from tensorese.training.trees import Setting, fit_rows
 
 SETTING: Setting = {
     "num_leaves": 7,
@@ -30,7 +30,7 @@ ROUNDS, BAGS = 200, 6
 """Few labels: small trees, several times, each time of a part of them."""
 FEW, ENOUGH = 0.25, 100
 """A platform has few labels beside one that has four times as many; as many as `ENOUGH` of them
-must be of programs that another has too, or nothing can be told."""
+must be of programs that another has too, or nothing can be expected."""
 
 
 def fill_few(
@@ -43,17 +43,17 @@ def fill_few(
     for head, platform in enumerate(programs.platforms):
         common = int((known[:, head] & (known.sum(1) > 1)).sum())
         if counts[head] < FEW * counts.max() and common >= ENOUGH:
-            told = translated(features, programs, platform, tasks, seed=seed)
-            latency[:, head] = told.latency[:, head]
-            added = len(told.valid(head)) - len(programs.valid(head))
+            expected = transferred(features, programs, platform, tasks, seed=seed)
+            latency[:, head] = expected.latency[:, head]
+            added = len(expected.valid(head)) - len(programs.valid(head))
             said.append(
-                f"{platform} has few labels and learns {added:,} of the others', translated "
-                "(--set translate=false: none)"
+                f"{platform} has few labels and learns {added:,} of the others', transferred "
+                "(--set transfer=false: none)"
             )
     return replace(programs, latency=latency), "; ".join(said)
 
 
-def translated(
+def transferred(
     features: npt.NDArray[np.float32],
     programs: ProgramSet,
     platform: str,
@@ -70,11 +70,11 @@ def translated(
     octaves = _octaves(programs, tasks)
     head = programs.head(platform)
     mine, others = octaves[:, head], np.delete(octaves, head, axis=1)
-    told = _told(programs.task, mine, others)
-    index = np.nonzero(np.isfinite(mine) & np.isfinite(told))[0]
+    expected = _expected(programs.task, mine, others)
+    index = np.nonzero(np.isfinite(mine) & np.isfinite(expected))[0]
     if not len(index):
         return programs
-    off = (mine - told)[index]
+    off = (mine - expected)[index]
     labels = np.asarray(off - np.median(off), dtype=np.float32)
     setting = {**SETTING, **(more or {})}
     grown = [
@@ -83,7 +83,7 @@ def translated(
         )
         for k in range(BAGS)
     ]
-    guess = told + mean_of(grown).predict(features)
+    guess = expected + mean_of(grown).predict(features)
     found = np.where(np.isfinite(mine), mine - _gap(programs, mine - guess), guess)
     latency = programs.latency.copy()
     known = np.isfinite(found) & ~programs.failed[:, head]
@@ -97,7 +97,7 @@ def _octaves(programs: ProgramSet, tasks: npt.ArrayLike) -> Floats:
     return np.log2(np.where(known, programs.latency, np.nan).astype(np.float64))
 
 
-def _told(task: npt.NDArray[Any], mine: Floats, others: Floats) -> Floats:
+def _expected(task: npt.NDArray[Any], mine: Floats, others: Floats) -> Floats:
     """`[n]`: what the others' labels say of a program, those most that differ least from `mine`.
 
     Platforms have measured some of a task's programs each: levels of the task on each of them make

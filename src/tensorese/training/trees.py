@@ -1,31 +1,36 @@
-"""Trees that are grown beside a model's networks, from the same physical features and labels.
+"""Boosted trees grown from hardware features: those beside a model's networks, and the baselines.
 
-Boosted trees err otherwise than networks do, and cost seconds. LightGBM grows them (extra
-`baselines`); whoever loads the model needs it no more.
+Trees err otherwise than networks do, and cost seconds. LightGBM grows them, for the baselines
+XGBoost too (extra `baselines`); whoever loads a model needs neither.
 """
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tensorese.evaluation.trees import (
+from tensorese.evaluation.judge import judge_scores
+from tensorese.features.base import physics_rows
+from tensorese.features.programs import ProgramSet
+from tensorese.models.base import Floats
+from tensorese.models.trees import Forest, from_lightgbm, mean_of, sum_of, with_known
+from tensorese.training.labels import (
     OCTAVES,
     Scale,
-    Setting,
-    fit_rows,
-    fit_tree,
     in_octaves,
+    is_label,
     on_scale,
+    only,
+    task_best,
+    task_level,
+    tree_labels,
 )
-from tensorese.features.programs import Encoded, ProgramSet
-from tensorese.models.trees import Forest, from_lightgbm, mean_of, sum_of, with_known
-from tensorese.training.labels import is_label, task_best, task_level
-from tensorese.training.physics import only
+
+Setting = Mapping[str, float]
 
 SETTING: Setting = {
     "num_leaves": 31,
@@ -39,22 +44,36 @@ SETTING: Setting = {
 }
 """Shallow and few, so that they are walked fast."""
 BOTH: tuple[Scale, ...] = ("share", "octaves")
+ROUNDS = 300
+SETTINGS: dict[str, tuple[Setting, ...]] = {
+    "lightgbm": (
+        {"num_leaves": 15, "min_data_in_leaf": 20},
+        {"num_leaves": 31, "min_data_in_leaf": 20},
+        {"num_leaves": 63, "min_data_in_leaf": 50},
+    ),
+    "xgboost": (
+        {"max_depth": 4, "min_child_weight": 5},
+        {"max_depth": 6, "min_child_weight": 5},
+        {"max_depth": 8, "min_child_weight": 20},
+    ),
+}
+"""Of the baselines; the best on validation tasks counts."""
+
+
+VALIDATION = 6
+"""One training task in so many chooses the baselines' setting."""
+
+
+def installed_trees() -> list[str]:
+    return [kind for kind in SETTINGS if importlib.util.find_spec(kind) is not None]
 
 
 def can_grow() -> bool:
     return importlib.util.find_spec("lightgbm") is not None
 
 
-def grow_trees(
-    programs: ProgramSet, encoded: Encoded, tasks: Sequence[int], rounds: int, seed: int
-) -> dict[str, Forest]:
-    """From the physical features at the front of a program's values; see `grow_on`."""
-    features = encoded.values[:, : encoded.templates[0].n_physics]
-    return grow_on(features, programs, tasks, rounds, {"seed": seed})
-
-
 def grow_on(
-    features: npt.NDArray[np.float32],
+    features: Floats,
     programs: ProgramSet,
     tasks: Sequence[int],
     rounds: int,
@@ -72,7 +91,7 @@ def grow_on(
 
 
 def grow_shared(
-    features: npt.NDArray[np.float32],
+    features: Floats,
     programs: ProgramSet,
     tasks: Sequence[int],
     rounds: int,
@@ -97,7 +116,7 @@ def grow_shared(
 
 def labels_of(
     programs: ProgramSet, tasks: Sequence[int], scales: Sequence[Scale]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], list[npt.NDArray[np.float32]]]:
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], list[Floats]]:
     """Program and platform of every label in these tasks, and the labels on each of the scales."""
     row, column, share = shares_of(programs, tasks)
     found = []
@@ -113,7 +132,7 @@ def labels_of(
 
 def shares_of(
     programs: ProgramSet, tasks: Sequence[int]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]:
     """Program, platform and the best's share of its time, of every label in these tasks."""
     best = task_best(programs, tasks)
     known = np.isin(programs.task, np.asarray(tasks, dtype=np.int64))
@@ -123,7 +142,7 @@ def shares_of(
 
 
 def grow_forest(
-    features: npt.NDArray[np.float32],
+    features: Floats,
     programs: ProgramSet,
     tasks: Sequence[int],
     rounds: int,
@@ -140,10 +159,10 @@ def grow_forest(
     return mean_of([from_lightgbm(tree) for tree in grown])
 
 
-def grow_taught(
-    features: npt.NDArray[np.float32],
+def grow_corrected(
+    features: Floats,
     index: npt.NDArray[Any],
-    labels: npt.NDArray[np.float32],
+    labels: Floats,
     rounds: int,
     setting: Setting,
     known: Forest,
@@ -158,11 +177,67 @@ def grow_taught(
     return sum_of([known, from_lightgbm(more)])
 
 
-def levelled(
-    share: npt.NDArray[np.float32], task: npt.NDArray[Any], said: npt.NDArray[Any]
-) -> npt.NDArray[np.float32]:
+def levelled(share: Floats, task: npt.NDArray[Any], said: npt.NDArray[Any]) -> Floats:
     """Labels whose mean over each task is that of what is `said`, on whatever scales it is: what a
     task's programs have in common is all that scales differ by, and orders none of them."""
     labels = (share + in_octaves(share)) / 2
     off = np.bincount(task, weights=said - labels) / np.maximum(np.bincount(task), 1)
     return np.asarray(labels + off[task], dtype=np.float32)
+
+
+def fit_tree(
+    kind: str,
+    setting: Setting,
+    features: Floats,
+    programs: ProgramSet,
+    tasks: Sequence[int],
+    rounds: int = ROUNDS,
+    scale: Scale = "share",
+) -> Any:
+    index, labels = tree_labels(programs, tasks, scale)
+    return fit_rows(kind, setting, features[index], labels, rounds)
+
+
+def fit_rows(
+    kind: str, setting: Setting, features: Floats, labels: Floats, rounds: int = ROUNDS
+) -> Any:
+    if kind == "lightgbm":
+        import lightgbm
+
+        shared = {"objective": "regression", "learning_rate": 0.05, "verbose": -1, "seed": 0}
+        settings = {**shared, "feature_fraction": 0.5, **setting}
+        return lightgbm.train(settings, lightgbm.Dataset(features, labels), rounds)
+    import xgboost
+
+    shared = {"objective": "reg:squarederror", "eta": 0.05, "colsample_bytree": 0.5, "seed": 0}
+    return xgboost.train({**shared, **setting}, xgboost.DMatrix(features, labels), rounds)
+
+
+def score_tree(kind: str, tree: Any, features: Floats) -> npt.NDArray[np.float64]:
+    if kind == "lightgbm":
+        return np.asarray(tree.predict(features), dtype=np.float64)
+    import xgboost
+
+    return np.asarray(tree.predict(xgboost.DMatrix(features)), dtype=np.float64)
+
+
+def baselines(
+    train: ProgramSet, test: ProgramSet, platform: str
+) -> list[tuple[str, npt.NDArray[np.float64]]]:
+    """Scores of the test programs by every installed kind, trained on the training programs'
+    hardware features, the setting chosen on training tasks."""
+    train = only(train, platform)
+    features, asked = (physics_rows(programs, train.machine) for programs in (train, test))
+    validation = list(range(0, len(train.tasks), VALIDATION))
+    rest = [k for k in range(len(train.tasks)) if k % VALIDATION]
+    rows = []
+    for kind in installed_trees():
+        marks = []
+        for setting in SETTINGS[kind]:
+            tree = fit_tree(kind, setting, features, train, rest)
+            judged = judge_scores(train, platform, score_tree(kind, tree, features), validation)
+            marks.append(float(np.mean([r.ratio(1) + r.ratio(5) for r in judged] or [0.0])))
+        best = SETTINGS[kind][int(np.argmax(marks))]
+        tree = fit_tree(kind, best, features, train, range(len(train.tasks)))
+        rows.append((kind, score_tree(kind, tree, asked)))
+    return rows

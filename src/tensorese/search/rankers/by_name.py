@@ -5,44 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-
+from tensorese.models.base import Model, load_model
 from tensorese.models.catalog import choose
-from tensorese.models.disk import read_config
-from tensorese.models.physics_net import SmallModel, is_small
-from tensorese.records.nouns import Measurement, Platform, Sketch, Workload
+from tensorese.records.nouns import Platform
 from tensorese.search.contracts import Ranker
 from tensorese.search.loop.config import TuneError
-from tensorese.search.rankers.guided import AutoRanker, GuidedRanker
+from tensorese.search.rankers.guided import AutoRanker, FeatureSource, GuidedRanker, read_here
 from tensorese.search.rankers.online import OnlineRanker
+from tensorese.search.rankers.staged import Staged
 
-
-class Frozen:
-    """A trained model that stays as it is during a run."""
-
-    needs = "decisions"
-
-    def __init__(self, folder: Path) -> None:
-        # torch takes seconds to import: nobody waits for it who does not use such a model.
-        from tensorese.models.folder import load_model
-        from tensorese.models.ranker import TLPRanker
-
-        saved = load_model(folder)
-        self.name = f"{saved.model.kind}:{folder.name}"
-        self._ranker = TLPRanker(saved.model)
-
-    def score(
-        self, workload: Workload, platform: str, sketch: Sketch, decisions: npt.ArrayLike
-    ) -> npt.NDArray[np.float32]:
-        return self._ranker.score(workload, platform, sketch, decisions)
-
-    def update(self, measurements: Sequence[Measurement]) -> None:
-        """It does not learn."""
+LOWERED = 64
+"""Programs of a sketch that are lowered at a time for a model that asks for it."""
 
 
 def ranker_named(
-    spec: str, platform: Platform, folders: Sequence[Path] | None = None
+    spec: str,
+    platform: Platform,
+    folders: Sequence[Path] | None = None,
+    features: FeatureSource = read_here,
 ) -> tuple[Ranker, str]:
     """The ranker, and a line for people on what was chosen; `folders` are where `auto` looks."""
     if spec == "none":
@@ -52,17 +32,24 @@ def ranker_named(
         if choice is None:
             kind = f"no trained model is of {platform.name}'s kind"
             return OnlineRanker(), f"{kind}: learning from this run alone"
-        said = f"starting from the model {choice.folder.name} ({choice.why})"
-        return guided(choice.folder, choice.head), said
+        model = load_model(choice.folder)
+        line = f"starting from the model {choice.folder.name}, {about(model)} ({choice.why})"
+        return guided(model, choice.head, features), line
     folder = Path(spec)
     if not folder.is_dir():
         raise TuneError(f"--model must be auto, none or a model's folder, but {spec!r} is none")
-    config = read_config(folder)
-    if is_small(config):
-        head = platform.name if platform.name in config["platforms"] else config["platforms"][0]
-        return guided(folder, head), f"starting from {folder}, its head {head}"
-    return Frozen(folder), f"ranking with {folder}"
+    model = load_model(folder)
+    head = platform.name if platform.name in model.platforms else model.platforms[0]
+    return guided(model, head, features), f"starting from {folder}, {about(model)}, its head {head}"
 
 
-def guided(folder: Path, head: str) -> AutoRanker:
-    return AutoRanker(GuidedRanker(SmallModel(folder), head))
+def about(model: Model) -> str:
+    """What kind of model this is, and what it sees."""
+    article = "an" if model.kind[0] in "aeiou" else "a"
+    return f"{article} {model.kind} on {model.needs.name} features"
+
+
+def guided(model: Model, head: str, features: FeatureSource = read_here) -> Ranker:
+    """Starts from the model and learns from the run; steps aside where that is worse."""
+    ranker = AutoRanker(GuidedRanker(model, head, features=features))
+    return Staged(OnlineRanker(), ranker, LOWERED) if model.needs.lowers else ranker

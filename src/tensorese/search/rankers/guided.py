@@ -8,13 +8,14 @@ worse than a ranker without a model would, that one takes over.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from tensorese.features.decisions import Floats
-from tensorese.models.physics_net import SmallModel
+from tensorese.models.base import Model
 from tensorese.records.nouns import Measurement, Sketch, Workload
 from tensorese.search.rankers.blas import one_thread
 from tensorese.search.rankers.labels import seconds_of
@@ -22,23 +23,34 @@ from tensorese.search.rankers.online import Advice, Key, OnlineRanker
 from tensorese.space.tiles import Ints
 
 LOWEST = -6.0  # doublings: beyond that it is all the same, see labels
-DOUBT = 0.5  # standard deviations of the networks that their mean is lowered by
+DOUBT = 0.5  # standard deviations of the voters that their mean is lowered by
 SURE = 2.0  # standard deviations by which the other must be ahead
 ENOUGH = 40  # pairs that the two order differently, from which they are compared
 
 
-class _Word:
+FeatureSource: TypeAlias = Callable[[Model, Workload, Sketch, Ints], Any]
+"""What a model reads of rows of a sketch: computed here, or by the farm's warm workers."""
+
+
+def read_here(model: Model, workload: Workload, sketch: Sketch, rows: Ints) -> Any:
+    return model.read(workload, sketch, rows)
+
+
+class _Prior:
     """What the model says of one task, centred on what the run has measured of it."""
 
-    def __init__(self, model: SmallModel, head: int, workload: Workload) -> None:
+    def __init__(
+        self, model: Model, head: str, workload: Workload, features: FeatureSource
+    ) -> None:
         self.model, self.head, self.workload = model, head, workload
+        self.features = features
         self.centre = 0.0
 
     def _speed(self, sketch: Sketch, rows: Ints) -> Floats:
-        features = self.model.features(self.workload, sketch, rows)
+        inputs = self.features(self.model, self.workload, sketch, rows)
         with one_thread():
-            each = self.model.speed(features, self.head).astype(np.float64)
-        # A search finds what a model overrates: where its networks disagree it is believed less.
+            each = self.model.speeds(inputs, self.head).astype(np.float64)
+        # A search finds what a model overrates: where its voters disagree it is believed less.
         return np.asarray(np.maximum(each.mean(1) - DOUBT * each.std(1), LOWEST))
 
     def predict(self, sketch: Sketch, rows: Ints) -> Floats:
@@ -59,12 +71,20 @@ class _Word:
 class GuidedRanker(OnlineRanker):
     """The online ranker with a trained model's word as the mean it starts from."""
 
-    def __init__(self, model: SmallModel, head: str, *, optimism: float = 0.5) -> None:
+    def __init__(
+        self,
+        model: Model,
+        head: str,
+        *,
+        optimism: float = 0.5,
+        features: FeatureSource = read_here,
+    ) -> None:
         super().__init__(optimism=optimism, shared=False)
+        model.head_index(head)
         self.name = f"guided:{model.hash}"
-        self.model = model
-        self.head = model.head_index(head)
-        self._words: dict[Key, _Word] = {}
+        self.needs = model.needs
+        self.model, self.head, self.features = model, head, features
+        self._priors: dict[Key, _Prior] = {}
 
     def score(
         self, workload: Workload, platform: str, sketch: Sketch, decisions: npt.ArrayLike
@@ -78,14 +98,15 @@ class GuidedRanker(OnlineRanker):
         super().update(measurements)
 
     def _know(self, workload: Workload, platform: str) -> None:
-        if (workload.id, platform) not in self._words:
-            self._words[workload.id, platform] = _Word(self.model, self.head, workload)
+        if (workload.id, platform) not in self._priors:
+            prior = _Prior(self.model, self.head, workload, self.features)
+            self._priors[workload.id, platform] = prior
 
     def _loan(self, key: Key, sketch: Sketch) -> Advice | None:
-        return self._words[key]
+        return self._priors[key]
 
     def _made(self, key: Key) -> Advice | None:
-        return self._words[key]
+        return self._priors[key]
 
 
 class Contest:
@@ -111,10 +132,9 @@ class Contest:
 class AutoRanker:
     """A guided ranker that steps aside for a plain one when that is ahead on this run."""
 
-    needs = "decisions"
-
     def __init__(self, guided: OnlineRanker, plain: OnlineRanker | None = None) -> None:
         self.guided = guided
+        self.needs = guided.needs
         self.plain = plain or OnlineRanker()
         self.name = guided.name
         self.contests: dict[str, Contest] = {}

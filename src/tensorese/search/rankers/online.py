@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.features.base import FeatureSet, feature_set
 from tensorese.features.decisions import Floats, emphasis, named_features, table
 from tensorese.records.nouns import Measurement, Sketch, Workload
 from tensorese.search.proposers.pool import row_keys
@@ -128,7 +129,7 @@ class OnlineRanker:
     """
 
     name = "online"
-    needs = "decisions"
+    needs: FeatureSet = feature_set("decisions")
 
     def __init__(self, *, optimism: float = 0.5, shared: bool = True) -> None:
         self.optimism = optimism

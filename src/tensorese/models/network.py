@@ -1,19 +1,22 @@
-"""Encoded programs as tensors: sketches stacked once, programs as a sketch index and values.
+"""What torch networks share: programs as tensors, and what a network gives for them.
 
+Sketches are stacked once; a program is the index of its sketch and a row of values.
 Shape legend: S sketches, L rows, K name columns, W number columns, R live rows, C of their number
-columns, V values, N programs, D width.
+columns, V values, N programs, D width, H heads, M members.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tensorese.features.matrix import Template
+from tensorese.features.programs import Encoded
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,14 +43,6 @@ class SketchTensors:
     def to(self, device: torch.device | str) -> SketchTensors:
         moved = {f.name: getattr(self, f.name).to(device) for f in fields(self)}
         return SketchTensors(**moved)
-
-    def cast(self, dtype: torch.dtype) -> SketchTensors:
-        """Numbers in another precision."""
-        return replace(
-            self,
-            numbers_SLW=self.numbers_SLW.to(dtype),
-            live_numbers_SRC=self.live_numbers_SRC.to(dtype),
-        )
 
     def pick(self, index: Tensor) -> SketchTensors:
         return SketchTensors(**{f.name: getattr(self, f.name)[index] for f in fields(self)})
@@ -137,3 +132,32 @@ def _fill(constant_SRW: Tensor, source_SRW: Tensor, batch: ProgramBatch) -> Tens
     source = source_SRW[batch.sketch_N]
     filled = values.gather(1, source.flatten(1)).view(source.shape)
     return constant_SRW[batch.sketch_N] + filled
+
+
+class Network(nn.Module):
+    """`forward` gives `[N, H, 2 * M]`: rank score and logit of failing of each member by head."""
+
+    config: Any
+    """A frozen dataclass: a run resumes with an equal one only."""
+    platforms: tuple[str, ...]
+    """One head each."""
+
+
+def as_batch(encoded: Encoded) -> ProgramBatch:
+    return ProgramBatch(
+        sketches=stack_templates(encoded.templates),
+        sketch_N=torch.from_numpy(encoded.pair),
+        values_NV=torch.from_numpy(encoded.values),
+    )
+
+
+def outputs_of(network: Network, batch: ProgramBatch, head: int, chunk: int) -> Tensor:
+    """`[N, M, 2]` in float32 on the CPU, of one head."""
+    network.eval()
+    place = next(network.parameters()).device
+    parts = []
+    with torch.inference_mode():
+        for index in torch.split(torch.arange(len(batch)), chunk):
+            outputs_NHM = network(batch.select(index).compact().to(place))
+            parts.append(outputs_NHM[:, head].unflatten(-1, (-1, 2)).float().cpu())
+    return torch.cat(parts) if parts else torch.zeros(0, 1, 2)

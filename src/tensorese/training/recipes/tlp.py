@@ -1,0 +1,160 @@
+"""`train tlp` and `train mtl-tlp`: networks that read schedules as a language."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+
+from tensorese.features.base import physics_rows
+from tensorese.features.matrix import Encoder
+from tensorese.features.programs import Encoded, ProgramSet, encode_programs
+from tensorese.models.network import ProgramBatch
+from tensorese.models.tlp import MTLTLP, TLP, TLPConfig, TLPNetwork, paper_config
+from tensorese.training.labels import only
+from tensorese.training.recipes.base import (
+    Recipe,
+    Selection,
+    Sides,
+    Trained,
+    TrainingJob,
+    judge_model,
+)
+from tensorese.training.trainer import TrainConfig, Trainer
+from tensorese.training.transferred_labels import fill_few
+from tensorese.training.trees import can_grow
+
+_PAPER_FIXES = (
+    *("members", "width", "heads", "layers", "feed", "blocks", "context_tokens", "dropout"),
+    *("noise", "physics_noise", "knots", "features", "transfer"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TLPRecipe(Recipe):
+    kind: Literal["tlp", "mtl-tlp"] = "tlp"
+    preset: str = "default"
+    features: Literal["language", "both"] = "language"
+    """The schedule's primitives alone, or hardware features beside them."""
+    transfer: bool = True
+    """mtl-tlp: a platform with few labels also learns the others', transferred."""
+    config: TLPConfig = field(default_factory=TLPConfig)
+    fit: TrainConfig = field(default_factory=TrainConfig)
+
+    @classmethod
+    def named(cls, kind: str, preset: str, selection: Selection) -> Self:
+        known: Literal["tlp", "mtl-tlp"] = "mtl-tlp" if kind == "mtl-tlp" else "tlp"
+        return cls(selection=selection, kind=known, preset=preset)
+
+    def fixed(self) -> dict[str, str]:
+        if self.preset == "paper":
+            why = "the preset paper is the published network"
+            return dict.fromkeys(_PAPER_FIXES, why)
+        if self.features == "language":
+            why = "it needs --features both"
+            return dict.fromkeys(("physics_noise", "knots"), why)
+        return {}
+
+    def train(self, job: TrainingJob) -> Trained:
+        programs, sides = job.programs, job.sides
+        config = self._config(programs)
+        network = self._network(config, programs.platforms)
+        encoded = encode_programs(programs, Encoder(config.spec))
+        labels, transferred = self._labels(programs, sides.train)
+        trainer = self._trainer(job, network, labels, encoded)
+        trainer.fit(resume_from=job.checkpoint, progress=job.progress)
+        model = self._model(network)
+        metrics: dict[str, Any] = {"epochs": len(trainer.history), "steps": trainer.step}
+        notes = [
+            f"unknown to the vocabulary, read as such: {n} ({k} times)"
+            for n, k in sorted(encoded.strangers.items())
+        ]
+        notes += [transferred] if transferred else []
+        if self.kind == "mtl-tlp" and len(programs.platforms) > 1 and sides.validation:
+            metrics["transfer"] = self._check_transfer(job, model, encoded)
+        return Trained(model=model, metrics=metrics, notes=tuple(notes))
+
+    def _config(self, programs: ProgramSet) -> TLPConfig:
+        if self.preset == "paper":
+            return paper_config(programs.machine)
+        return replace(self.config, spec=programs.spec(physics=self.features == "both"))
+
+    def _network(self, config: TLPConfig, platforms: tuple[str, ...]) -> TLPNetwork:
+        torch.manual_seed(self.seed)
+        return TLPNetwork(config, platforms)
+
+    def _model(self, network: TLPNetwork) -> TLP:
+        return MTLTLP(network) if self.kind == "mtl-tlp" else TLP(network)
+
+    def _labels(self, programs: ProgramSet, tasks: Sequence[int]) -> tuple[ProgramSet, str]:
+        """What a model of several platforms learns from, and what was added to it.
+
+        A platform with few labels gets those of the others, transferred; none is judged by them.
+        """
+        wanted = self.kind == "mtl-tlp" and self.transfer and self.preset != "paper"
+        if not (wanted and can_grow() and len(programs.platforms) > 1):
+            return programs, ""
+        rows = physics_rows(programs, programs.machine)
+        return fill_few(rows, programs, tasks, seed=self.seed)
+
+    def _trainer(
+        self, job: TrainingJob, network: TLPNetwork, labels: ProgramSet, encoded: Encoded
+    ) -> Trainer:
+        return Trainer(
+            network,
+            labels,
+            encoded,
+            train_tasks=job.sides.train,
+            config=replace(self.fit, seed=self.seed),
+            device=job.device,
+            validate=self._validator(job.programs, job.sides, network),
+            wrap=job.wrap,
+            rank=job.rank,
+            world=job.world,
+        )
+
+    def _validator(self, programs: ProgramSet, sides: Sides, network: TLPNetwork) -> Any:
+        model = self._model(network)
+
+        def validate(_: Any, batch: ProgramBatch) -> dict[str, float]:
+            judged = [
+                judge_model(model, programs, platform, sides.validation, batch)
+                for platform in programs.platforms
+            ]
+            kept = [j for j in judged if j]
+            if not kept:
+                return {"top1": 0.0, "top5": 0.0}
+            return {key: float(np.mean([j[key] for j in kept])) for key in ("top1", "top5")}
+
+        return validate if sides.validation else None
+
+    def _check_transfer(self, job: TrainingJob, model: TLP, encoded: Encoded) -> str:
+        """Trains the platform with the fewest labels alone and compares on validation tasks."""
+        programs, sides = job.programs, job.sides
+        target = programs.platforms[int(np.isfinite(programs.latency).sum(0).argmin())]
+        alone = only(programs, target)
+        network = self._network(model.network.config, (target,))
+        Trainer(
+            network,
+            alone,
+            encoded,
+            train_tasks=sides.train,
+            config=replace(self.fit, seed=self.seed),
+            device=job.device,
+        ).fit()
+        before = judge_model(TLP(network), alone, target, sides.validation)
+        after = judge_model(model, programs, target, sides.validation)
+        if not before or not after:
+            return f"{target}: no validation task has its records, transfer not judged"
+        hurts = after["top1"] < before["top1"] - 0.01
+        verdict = "hurts: train it alone or with fewer platforms" if hurts else "does not hurt"
+        return (
+            f"{target}: validation top-1 {before['top1']:.3f} alone, {after['top1']:.3f} with "
+            f"{', '.join(p for p in programs.platforms if p != target)}; adding them {verdict}"
+        )
+
+
+RECIPE = TLPRecipe
