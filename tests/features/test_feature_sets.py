@@ -2,26 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import FrozenInstanceError
-from pathlib import Path
-
-import numpy as np
 import pytest
 
-from tensorese.features.base import (
-    FeatureError,
-    FeatureSet,
-    Ragged,
-    extract,
-    extractor,
-    feature_set,
-    feature_sets,
-    of_programs,
-)
 from tensorese.features.physics import features_hash
-from tensorese.features.programs import Encoded, ProgramSet, read_programs
-from tensorese.records.store import Store
 
 pytestmark = pytest.mark.null
 

@@ -6,21 +6,17 @@ import math
 from pathlib import Path
 
 import pytest
-from test_physics_net import small_model
+from models_support import physics_model
 
+from tensorese.models.base import Card, save_model
 from tensorese.models.catalog import choose, distance, kept_models, target_of, user_models
-from tensorese.models.disk import Card
-from tensorese.models.folder import save_model
-from tensorese.models.mtl_tlp import MTLTLP
-from tensorese.models.tlp import TLP
 from tensorese.records.nouns import Platform
 
 pytestmark = pytest.mark.null
 
 
 def _keep(folder: Path, *platforms: str, targets: dict[str, str] | None = None) -> None:
-    kind = TLP if len(platforms) == 1 else MTLTLP
-    save_model(folder, kind(small_model().config, platforms), Card(targets=targets or {}))
+    save_model(folder, physics_model(platforms), Card(targets=targets or {}))
 
 
 @pytest.fixture
@@ -102,3 +98,13 @@ def test_the_width_of_vectors_counts_before_the_maker(wanted: str, nearest: str)
 def test_users_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert user_models() == tmp_path / "tensorese" / "models"
+
+
+def test_a_trained_tlp_is_chosen_too(shelf: Path) -> None:
+    from models_support import tlp_model
+
+    from tensorese.features.matrix import MatrixSpec
+
+    save_model(shelf / "mine", tlp_model(MatrixSpec(), ("pond-4c",)), Card())
+    choice = choose(Platform(name="pond-4c"), [shelf])
+    assert choice is not None and choice.folder.name == "mine"

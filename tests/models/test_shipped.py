@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from tensorese.collect.tasklist import read_tasks
+from tensorese.features.physics import feature_names
+from tensorese.models.base import load_model
 from tensorese.models.catalog import SHIPPED, choose, kept_models
-from tensorese.models.physics_net import SmallModel
+from tensorese.models.ensemble import Ensemble
 from tensorese.records.nouns import Platform
 from tensorese.search.rankers.by_name import ranker_named
 from tensorese.search.rankers.guided import AutoRanker
@@ -36,22 +38,32 @@ def test_together_they_are_small() -> None:
 
 
 @every
+def test_each_says_what_it_is(folder: Path) -> None:
+    """Networks on hardware features, and trees with most of the vote: not TLP."""
+    model = load_model(folder)
+    assert isinstance(model, Ensemble)
+    assert [member.model.kind for member in model.members] == ["physics", "trees"]
+    networks, votes = model.members[0].model.section()["networks"], model.members[1].votes
+    assert 0.75 < votes / (votes + networks) < 0.9
+    assert (folder / "card.md").read_text().startswith("# ensemble for")
+
+
+@every
 def test_each_loads_and_scores(folder: Path) -> None:
-    model = SmallModel(folder)
+    model = load_model(folder)
     rng = np.random.default_rng(0)
-    count = len(model.networks[0].first[0])
+    count = len(feature_names(model.needs.name.removeprefix("physics-")))
     features = rng.normal(2, 3, (50, count)).astype(np.float32)
-    for head in range(len(model.platforms)):
-        scores = model.score(features, head)
+    for platform in model.platforms:
+        scores = model.rank(features, platform)
         assert np.isfinite(scores).all() and np.ptp(scores) > 0.01
-    assert (folder / "card.md").read_text().startswith(f"# {model.kind}")
 
 
 @every
 def test_no_test_task_was_trained_on(folder: Path) -> None:
     listed = read_tasks(ROOT / "data" / "tasks.parquet")
     test = {task.workload.id for task in listed if task.split == "test"}
-    seen = set(SmallModel(folder).card.training_workloads)
+    seen = set(load_model(folder).card.training_workloads)
     assert len(seen) > 50 and not seen & test
 
 
@@ -84,8 +96,9 @@ def test_what_auto_takes(name: str, target: dict[str, str], folder: str) -> None
     platform = Platform(name=name, target=json.dumps(target))
     choice = choose(platform, [SHIPPED])
     assert choice is not None and choice.folder.name == folder
-    ranker, said = ranker_named("auto", platform, [SHIPPED])
-    assert isinstance(ranker, AutoRanker) and folder in said
+    ranker, line = ranker_named("auto", platform, [SHIPPED])
+    assert isinstance(ranker, AutoRanker) and folder in line
+    assert "an ensemble on physics-" in line
 
 
 @pytest.mark.parametrize(

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from models_support import physics_model, tlp_model
 
 from guided_support import toy_model
 from search_support import PLATFORM, drawn, measured, seconds, task_state
-from tensorese.models.disk import Card
-from tensorese.records.nouns import Platform
+from tensorese.features.matrix import MatrixSpec
+from tensorese.models.base import Card, Model, save_model
+from tensorese.records.nouns import Platform, Sketch, Workload
 from tensorese.search.contracts import Ranker, TaskState
 from tensorese.search.loop.config import TuneError
-from tensorese.search.rankers.by_name import Frozen, ranker_named
+from tensorese.search.rankers.by_name import LOWERED, guided, ranker_named
 from tensorese.search.rankers.guided import AutoRanker, Contest, GuidedRanker
 from tensorese.search.rankers.online import OnlineRanker
+from tensorese.search.rankers.staged import Staged
+from tensorese.space.tiles import Ints
 
 pytestmark = pytest.mark.null
 
@@ -96,23 +102,15 @@ def test_after_stepping_aside_the_plain_ranker_is_asked() -> None:
 
 @pytest.fixture
 def shelf(tmp_path: Path) -> Path:
-    import torch
-
-    from tensorese.features.matrix import MatrixSpec
-    from tensorese.models.folder import save_model
-    from tensorese.models.tlp import TLP, TLPConfig
-
-    torch.manual_seed(0)
-    spec = MatrixSpec(length=1, names=1, numbers=4, machine="cpu")
-    config = TLPConfig(spec=spec, members=0, physics_members=1)
-    save_model(tmp_path / "lake-2c", TLP(config, ("lake-2c",)), Card())
+    save_model(tmp_path / "lake-2c", physics_model(("lake-2c",)), Card())
     return tmp_path
 
 
 def test_auto_says_which_and_why(shelf: Path) -> None:
     ranker, said = ranker_named("auto", Platform(name="lake-2c"), [shelf])
     assert isinstance(ranker, AutoRanker)
-    assert said == "starting from the model lake-2c (trained on lake-2c)"
+    about = "a physics on physics-cpu features"
+    assert said == f"starting from the model lake-2c, {about} (trained on lake-2c)"
     _, said = ranker_named("auto", Platform(name="lake-4c"), [shelf])
     assert "no model knows lake-4c; lake-2c is the nearest" in said
     ranker, said = ranker_named("auto", Platform(name="cuda-sm_90"), [shelf])
@@ -131,13 +129,30 @@ def test_a_folder_by_name(shelf: Path) -> None:
         ranker_named("outo", Platform(name="x"))
 
 
-def test_a_model_of_matrices_stays_as_it_is(tmp_path: Path) -> None:
-    from tensorese.features.matrix import MatrixSpec
-    from tensorese.models.folder import save_model
-    from tensorese.models.tlp import TLP, TLPConfig
-    from tensorese.models.trunk import TrunkConfig
+def test_a_tlp_of_ones_own_learns_from_the_run_too(tmp_path: Path) -> None:
+    state = task_state()
+    save_model(tmp_path, tlp_model(MatrixSpec(physics=False), ("lake-2c",)), Card())
+    ranker, line = ranker_named(str(tmp_path), Platform(name="lake-2c"))
+    assert isinstance(ranker, AutoRanker) and "a tlp on matrix features" in line
+    ranker.update(measured(state, drawn(state, 32)))
+    assert _agreement(ranker, state) > 0.5
+    auto, line = ranker_named("auto", Platform(name="lake-2c"), [tmp_path.parent])
+    assert isinstance(auto, AutoRanker) and tmp_path.name in line
 
-    config = TLPConfig(trunk=TrunkConfig(width=32), spec=MatrixSpec())
-    save_model(tmp_path, TLP(config, ("lake-2c",)), Card())
-    ranker, _ = ranker_named(str(tmp_path), Platform(name="lake-2c"))
-    assert isinstance(ranker, Frozen)
+
+def test_a_model_that_lowers_judges_a_short_list_alone(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def lowered(model: Model, workload: Workload, sketch: Sketch, rows: Ints) -> Any:
+        asked.append(len(rows))
+        return model.read(workload, sketch, rows)
+
+    model = toy_model()
+    model.needs = replace(model.needs, lowers=True)
+    ranker = guided(model, "any", lowered)
+    assert isinstance(ranker, Staged) and not ranker.needs.lowers
+    state = task_state()
+    space = state.space.sketches[0]
+    rows = space.sample(300, np.random.default_rng(9))
+    ranker.score(state.workload, PLATFORM.name, space.sketch, rows)
+    assert asked == [LOWERED]

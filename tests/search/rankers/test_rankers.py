@@ -15,6 +15,7 @@ from tensorese.records.nouns import Platform, Status
 from tensorese.search.contracts import Ranker, TaskState
 from tensorese.search.rankers.guided import AutoRanker, GuidedRanker
 from tensorese.search.rankers.online import OnlineRanker
+from tensorese.search.rankers.staged import Staged
 
 pytestmark = pytest.mark.null
 
@@ -25,7 +26,7 @@ def _fresh() -> Ranker:
     return OnlineRanker()
 
 
-def _taught() -> Ranker:
+def _trained() -> Ranker:
     ranker = OnlineRanker()
     state = task_state()
     ranker.update(measured(state, drawn(state, 32)))
@@ -50,10 +51,11 @@ def _auto() -> Ranker:
 
 MAKERS: dict[str, Callable[[], Ranker]] = {
     "online, nothing learnt": _fresh,
-    "online": _taught,
+    "online": _trained,
     "online, another task learnt": _sibling,
     "guided by a good model": _guided,
     "auto with a bad model": _auto,
+    "staged": lambda: Staged(OnlineRanker(), _guided(), keep=1000),
 }
 every = pytest.mark.parametrize("name", list(MAKERS))
 
@@ -63,8 +65,8 @@ def _rows(state: TaskState, n: int, sketch: int = 0) -> Rows:
 
 
 def _score(ranker: Ranker, state: TaskState, rows: Rows, sketch: int = 0) -> Rows:
-    told = state.space.sketches[sketch].sketch
-    return ranker.score(state.workload, PLATFORM.name, told, rows)  # type: ignore[return-value]
+    place = state.space.sketches[sketch].sketch
+    return ranker.score(state.workload, PLATFORM.name, place, rows)  # type: ignore[return-value]
 
 
 @every
@@ -77,7 +79,7 @@ def test_one_finite_score_a_row(name: str) -> None:
         assert np.isfinite(scores).all()
     assert len(np.unique(scores)) > 10
     assert ranker.name
-    assert ranker.needs == "decisions"
+    assert ranker.needs.name
 
 
 @every

@@ -1,37 +1,26 @@
+"""The folder: complete or refused, and nothing in it is executed."""
+
 from __future__ import annotations
 
 import json
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
+from models_support import physics_model
 
-from tensorese.language import Vocabulary
-from tensorese.models.folder import (
-    CARD,
-    CONFIG,
-    WEIGHTS,
-    Card,
-    features_hash,
-    load_model,
-    save_model,
-)
-from tensorese.models.mtl_tlp import MTLTLP
-from tensorese.models.tlp import ModelError, TLPConfig
-from tensorese.models.trunk import TrunkConfig
+from tensorese.models.base import CARD, CONFIG, WEIGHTS, Card, ModelError, load_model, save_model
 
 pytestmark = pytest.mark.null
 
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
-    torch.manual_seed(0)
-    config = TLPConfig(trunk=TrunkConfig(width=16, heads=2), members=2, doubt=1.0)
-    model = MTLTLP(config, ("a", "b"))
     card = Card(command="train", training_workloads=("w1", "w2"), metrics={"top1": 0.5})
-    return save_model(tmp_path / "model", model, card)
+    return save_model(tmp_path / "model", physics_model(), card)
 
 
 def _edit(folder: Path, **changes: Any) -> None:
@@ -39,15 +28,10 @@ def _edit(folder: Path, **changes: Any) -> None:
     (folder / CONFIG).write_text(json.dumps({**config, **changes}))
 
 
-def test_round_trip(saved: Path) -> None:
-    first, second = load_model(saved), load_model(saved)
-    assert first.model.platforms == ("a", "b")
-    assert first.model.kind == "mtl-tlp"
-    assert (first.model.config.members, first.model.config.doubt) == (2, 1.0)
-    assert first.card.training_workloads == ("w1", "w2")
-    for one, two in zip(first.model.parameters(), second.model.parameters(), strict=True):
-        torch.testing.assert_close(one, two)
-    assert "| top1 | 0.5000 |" in (saved / CARD).read_text()
+def test_the_card_tells_what_it_is(saved: Path) -> None:
+    text = (saved / CARD).read_text()
+    assert text.startswith("# physics for one-1c, two-2c")
+    assert "| top1 | 0.5000 |" in text and "physics-cpu" in text
 
 
 def test_a_pickle_is_never_loaded(tmp_path: Path) -> None:
@@ -76,28 +60,26 @@ def test_one_changed_byte_is_noticed(saved: Path) -> None:
         load_model(saved)
 
 
-def test_other_features_name_both(saved: Path) -> None:
-    _edit(saved, features="feedfeed")
-    with pytest.raises(ModelError, match=f"feedfeed and this program has {features_hash()}"):
+@pytest.mark.parametrize("version", [1, 7])
+def test_another_version_says_what_to_do(saved: Path, version: int) -> None:
+    _edit(saved, version=version)
+    with pytest.raises(ModelError, match=rf"version 2, but .* version {version}; train it again"):
         load_model(saved)
 
 
-def test_other_vocabulary_names_both(saved: Path) -> None:
-    _edit(saved, vocabulary={"version": 0, "hash": "feedfeedfeedfeed"})
-    with pytest.raises(ModelError, match=rf"feedfeedfeedfeed.*{Vocabulary().hash}"):
-        load_model(saved)
-
-
-def test_other_version_names_both(saved: Path) -> None:
-    _edit(saved, version=7)
-    with pytest.raises(ModelError, match=r"version 1, but .* version 7"):
+def test_an_unknown_kind_names_the_known(saved: Path) -> None:
+    _edit(saved, kind="oracle")
+    with pytest.raises(ModelError, match=r"one of tlp, .*ensemble.* is 'oracle'"):
         load_model(saved)
 
 
 def test_weights_of_another_shape(saved: Path) -> None:
-    config = json.loads((saved / CONFIG).read_text())
-    _edit(saved, trunk={**config["trunk"], "width": 32})
+    section = json.loads((saved / CONFIG).read_text())["section"]
+    _edit(saved, section={**section, "blocks": 9})
     with pytest.raises(ModelError, match="describe one model"):
+        load_model(saved)
+    _edit(saved, section={**section, "width": 99})
+    with pytest.raises(ModelError, match="99 wide"):
         load_model(saved)
 
 
@@ -119,3 +101,14 @@ def test_missing_pieces(saved: Path, tmp_path: Path) -> None:
     (saved / WEIGHTS).unlink()
     with pytest.raises(ModelError, match="has none"):
         load_model(saved)
+
+
+def test_what_ships_is_asked_without_torch(saved: Path) -> None:
+    code = (
+        "import sys; from tensorese.models.base import load_model; "
+        "from tensorese.search.rankers.by_name import guided; "
+        f"guided(load_model({str(saved)!r}), 'one-1c'); "
+        "print(sys.modules.keys() & {'torch', 'tvm'})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

@@ -1,0 +1,111 @@
+"""Small models of every kind, made without training; a new kind joins the contract suite here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from tensorese.features.matrix import MatrixSpec
+from tensorese.features.physics import Machine, feature_names
+from tensorese.models.base import Floats, Model
+from tensorese.models.ensemble import Ensemble, Member
+from tensorese.models.physics_net import PhysicsConfig, PhysicsNet
+from tensorese.models.tlp import MTLTLP, TLP, TLPConfig, TLPNetwork
+from tensorese.models.trees import LEAF, Forest, Trees
+
+PLATFORMS = ("one-1c", "two-2c")
+
+
+def physics_model(
+    platforms: tuple[str, ...] = PLATFORMS, machine: Machine = "cpu", width: int = 16
+) -> PhysicsNet:
+    """Two networks with weights far from nothing."""
+    rng = np.random.default_rng(3)
+    features = len(feature_names(machine))
+    config = PhysicsConfig(machine=machine, networks=2, width=width, blocks=1)
+    shapes = {"encoder.0": (2 * width, features), "encoder.3": (width, 2 * width)}
+    shapes["blocks.0"] = (width, width)
+    for head in range(len(platforms)):
+        shapes |= {f"heads.{head}.0": (width, width), f"heads.{head}.3": (2, width)}
+    weights: dict[str, Floats] = {}
+    for network in range(config.networks):
+        for name, (rows, columns) in shapes.items():
+            place = f"networks.{network}.{name}"
+            spread = 1.5 / np.sqrt(columns)
+            weights[f"{place}.weight"] = rng.normal(0, spread, (rows, columns)).astype(np.float32)
+            weights[f"{place}.bias"] = rng.normal(0, 0.1, rows).astype(np.float32)
+    return PhysicsNet(config, platforms, weights)
+
+
+def stump(feature: int = 0) -> Forest:
+    """0.25 up to 1.5 in one feature, 0.75 above; and a tree that always says 0.1."""
+    return Forest(
+        {
+            "feature": np.array([[feature, LEAF, LEAF], [LEAF, LEAF, LEAF]]),
+            "threshold": np.array([[1.5, 0, 0], [0, 0, 0]]),
+            "left": np.array([[1, 0, 0], [0, 0, 0]]),
+            "right": np.array([[2, 0, 0], [0, 0, 0]]),
+            "value": np.array([[0, 0.25, 0.75], [0.1, 0, 0]]),
+        }
+    )
+
+
+def trees_model(platforms: tuple[str, ...] = PLATFORMS, machine: Machine = "cpu") -> Trees:
+    """Every feature counts a little."""
+    rng = np.random.default_rng(4)
+    count = len(feature_names(machine))
+    nodes = np.tile(np.array([0, 1, 2]), (count, 1))
+    forests = {
+        platform: Forest(
+            {
+                "feature": np.where(nodes == 0, np.arange(count)[:, None], LEAF),
+                "threshold": np.where(nodes == 0, rng.normal(3, 2, (count, 1)), 0.0),
+                "left": np.where(nodes == 0, 1, 0),
+                "right": np.where(nodes == 0, 2, 0),
+                "value": np.where(nodes == 0, 0.0, rng.random((count, 3)) / count),
+            }
+        )
+        for platform in platforms
+    }
+    return Trees(f"physics-{machine}", forests)
+
+
+def ensemble_model(
+    platforms: tuple[str, ...] = PLATFORMS, machine: Machine = "cpu", votes: int = 3
+) -> Ensemble:
+    networks, trees = physics_model(platforms, machine), trees_model(platforms, machine)
+    return Ensemble([Member(model=networks), Member(model=trees, votes=votes)])
+
+
+def tlp_model(
+    spec: MatrixSpec,
+    platforms: tuple[str, ...] = PLATFORMS,
+    *,
+    paper: bool = False,
+    layers: int = 1,
+    members: int = 1,
+) -> TLP:
+    torch.manual_seed(0)
+    config = TLPConfig(
+        spec=spec,
+        style="paper" if paper else "live",
+        width=32,
+        heads=4,
+        layers=layers,
+        members=members,
+    )
+    network = TLPNetwork(config, platforms).eval()
+    return TLP(network) if len(platforms) == 1 else MTLTLP(network)
+
+
+Maker = Callable[[MatrixSpec, Machine, tuple[str, ...]], Model]
+MAKERS: dict[str, Maker] = {
+    "tlp": lambda spec, machine, platforms: tlp_model(spec, platforms[:1]),
+    "mtl-tlp": lambda spec, machine, platforms: tlp_model(spec, platforms),
+    "physics": lambda spec, machine, platforms: physics_model(platforms, machine),
+    "trees": lambda spec, machine, platforms: trees_model(platforms, machine),
+    "ensemble": lambda spec, machine, platforms: ensemble_model(platforms, machine),
+}
+"""By kind: of programs with this spec and machine."""
