@@ -7,15 +7,14 @@ tiles, threads), and how much of an innermost factor is a power of two (full vec
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.language.trace import read_trace
 from tensorese.records.nouns import Sketch
 
 Floats = npt.NDArray[np.float64]
@@ -78,17 +77,16 @@ def table(named: Mapping[str, Floats], names: Mapping[str, int], n: int) -> Floa
 @lru_cache(maxsize=4096)
 def _slots(sketch: Sketch) -> list[tuple[str, int, tuple[float, ...]]]:
     """`(primitive, tile parts or -1, options)` per slot; of Ansor's steps parts alone are told."""
-    steps: Any = json.loads(sketch.body)
     traced = sketch.dialect == "metaschedule"
-    instructions = steps[0] if traced and len(steps) else []
+    trace = read_trace(sketch.body, sketch.slots) if traced else ()
     found: list[tuple[str, int, tuple[float, ...]]] = []
     for index, length in sketch.slots:
         kind, options = "decision", tuple[float, ...]()
-        if index < len(instructions):
-            kind, attributes = instructions[index][0], instructions[index][2]
+        if index < len(trace):
+            kind = trace[index].kind
             if kind == "SampleCategorical":
-                options = tuple(float(option) for option in attributes[0])
-        found.append((str(kind), length, options))
+                options = tuple(float(option) for option in trace[index].attributes[0])
+        found.append((kind, length, options))
     return found
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorese.features.physics import Machine, Meaning, feature_names, meaning_of
+from tensorese.features.tiling import read_tiling
 from tensorese.language.accesses import Block
 from tensorese.language.extents import Form
 from tensorese.language.skeleton import Hole, Row, Skeleton, Slots, Table, skeleton
@@ -298,7 +299,7 @@ class _Builder:
             physics=(
                 meaning_of(
                     self.spec.machine,
-                    self.bones.tiling,
+                    read_tiling(*self.bones.source),
                     self.bones.plan,
                     context.shapes,
                     context.blocks,

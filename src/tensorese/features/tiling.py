@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
+from tensorese.language.trace import Trace, read_trace
+
 Slots: TypeAlias = Sequence[tuple[int, int]]
 
 GPU_LEVELS = 5
@@ -45,14 +47,15 @@ class Tiling:
 
 def read_tiling(dialect: str, body: str, slots: Slots) -> Tiling:
     """What the sketch shows; an empty tiling where it shows none of it."""
+    if dialect != "ansor":
+        return _read_trace(read_trace(body, slots))
     places: dict[int, list[tuple[int, ...]]] = {}
     at = 0
     for instruction, length in slots:
         count = 1 if length < 0 else length
         places.setdefault(instruction, []).append(tuple(range(at, at + count)))
         at += count
-    read = _read_steps if dialect == "ansor" else _read_trace
-    return read(json.loads(body), places)
+    return _read_steps(json.loads(body), places)
 
 
 Places: TypeAlias = dict[int, list[tuple[int, ...]]]
@@ -78,25 +81,24 @@ def _read_steps(steps: list[Any], places: Places) -> Tiling:
     )
 
 
-def _read_trace(body: list[Any], places: Places) -> Tiling:
-    instructions = body[0]
+def _read_trace(trace: Trace) -> Tiling:
     tiles: list[Axis] = []
     chosen: dict[str, int] = {}
     vectors: list[int] = []
     groups: list[Group] = []
     unroll: int | None = None
-    for k, (kind, inputs, attributes, outputs) in enumerate(instructions):
-        if kind == "SamplePerfectTile" and k in places:
-            tiles.append(Axis(None, places[k][0]))
-        elif kind == "SampleCategorical" and k in places:
-            chosen[outputs[0]] = places[k][0][0]
-        last = inputs[-1] if inputs and isinstance(inputs[-1], str) else ""
-        if kind == "Annotate" and last in chosen:
-            if attributes[0] == "meta_schedule.cooperative_fetch":
+    for one in trace:
+        if one.kind == "SamplePerfectTile" and one.columns is not None:
+            tiles.append(Axis(None, one.columns))
+        elif one.kind == "SampleCategorical" and one.columns is not None:
+            chosen[one.outputs[0]] = one.columns[0]
+        last = one.inputs[-1] if one.inputs and isinstance(one.inputs[-1], str) else ""
+        if one.kind == "Annotate" and last in chosen:
+            if one.attributes[0] == "meta_schedule.cooperative_fetch":
                 vectors.append(chosen[last])
-            elif attributes[0].startswith("meta_schedule.unroll"):
+            elif one.attributes[0].startswith("meta_schedule.unroll"):
                 unroll = chosen[last]
-        elif kind == "Split" and last in chosen:
+        elif one.kind == "Split" and last in chosen:
             groups.append(Group(chosen[last], None))
     most = max((len(tile.levels) for tile in tiles), default=0)
     return Tiling(

@@ -8,11 +8,12 @@ sketch without them is *canonical*; before it is replayed, its platform's number
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tensorese.errors import TargetError
 from tensorese.language.primitive import canonical_json
+from tensorese.language.trace import read_trace
 
 PLACEHOLDER = 0  # an integer, so that a canonical trace with its tail still replays
 _JOBS_PER_CORE = 16
@@ -36,7 +37,7 @@ def take_constants(body: str) -> tuple[str, dict[int, int]]:
     instructions, holes = json.loads(body)
     constants: dict[int, int] = {}
     for index, instruction in enumerate(instructions):
-        value = _platform_number(instruction)
+        value = _platform_number(*instruction[:3])
         if value is not None:
             constants[index] = value
             instruction[1][1] = PLACEHOLDER
@@ -75,13 +76,14 @@ def complete(body: str, target: str) -> str:
 
 
 def _placeholders(body: str) -> list[tuple[int, str]]:
-    instructions, _ = json.loads(body)
-    numbers = [_platform_number(instruction) for instruction in instructions]
-    return [(i, instructions[i][2][0]) for i, n in enumerate(numbers) if n == PLACEHOLDER]
+    return [
+        (index, one.attributes[0])
+        for index, one in enumerate(read_trace(body))
+        if _platform_number(one.kind, one.inputs, one.attributes) == PLACEHOLDER
+    ]
 
 
-def _platform_number(instruction: list[Any]) -> int | None:
-    kind, inputs, attributes, _ = instruction
+def _platform_number(kind: str, inputs: Sequence[Any], attributes: Sequence[Any]) -> int | None:
     if kind != "Annotate" or not attributes or attributes[0] not in _WRITTEN:
         return None
     return inputs[1] if type(inputs[1]) is int else None

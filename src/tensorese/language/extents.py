@@ -14,6 +14,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from tensorese.language.trace import Instruction, read_trace
+
 
 class Form(NamedTuple):
     """log2 of an extent: a constant plus `terms`, coefficients by decision index."""
@@ -60,9 +62,11 @@ def read_extents(dialect: str, body: str, slots: Slots) -> tuple[list[Maybe], fr
     made. Its evolution then changes the tiles and leaves that number as it was, so it tells a
     program's ancestors, not its tile.
     """
-    reader = _Ansor(slots) if dialect == "ansor" else _Trace(slots)
-    found = reader.read(json.loads(body))
-    return found, frozenset(reader.stale)
+    if dialect != "ansor":
+        trace = _Trace()
+        return [trace.read(one) for one in read_trace(body, slots)], frozenset()
+    steps = _Ansor(slots)
+    return steps.read(json.loads(body)), frozenset(steps.stale)
 
 
 class _Holes:
@@ -174,39 +178,31 @@ class _Ansor:
 class _Trace:
     """Follows loop and value variables by name through a MetaSchedule trace."""
 
-    def __init__(self, slots: Slots) -> None:
-        self.holes = _Holes(slots)
+    def __init__(self) -> None:
         self.values: dict[str, Maybe] = {}
-        self.stale: set[int] = set()
 
-    def read(self, body: list[Any]) -> list[Maybe]:
-        instructions, decided = body
-        holes = {index: self.holes.take(index) for index, value in decided if value is None}
-        return [
-            self._one(kind, inputs, outputs, holes.get(index, []))
-            for index, (kind, inputs, _, outputs) in enumerate(instructions)
-        ]
-
-    def _one(self, kind: str, inputs: list[Any], outputs: list[str], decided: list[Maybe]) -> Maybe:
-        if kind == "SamplePerfectTile":
-            self.values.update(zip(outputs, decided, strict=False))
+    def read(self, one: Instruction) -> Maybe:
+        """What the next instruction implies."""
+        decided: list[Maybe] = [Form(0.0, {column: 1.0}) for column in one.columns or ()]
+        if one.kind == "SamplePerfectTile":
+            self.values.update(zip(one.outputs, decided, strict=False))
             whole = _sum(decided) if decided else None
-            self.values[inputs[0]] = whole
+            self.values[one.inputs[0]] = whole
             return whole
-        if kind == "SampleCategorical":
-            self.values.update(zip(outputs, decided, strict=False))
+        if one.kind == "SampleCategorical":
+            self.values.update(zip(one.outputs, decided, strict=False))
             return None
-        if kind == "Split":
-            return self._split(inputs, outputs)
-        if kind == "Fuse":
-            fused = _sum([self._value(name) for name in inputs])
-            self.values[outputs[0]] = fused
+        if one.kind == "Split":
+            return self._split(one.inputs, one.outputs)
+        if one.kind == "Fuse":
+            fused = _sum([self._value(name) for name in one.inputs])
+            self.values[one.outputs[0]] = fused
             return None
-        if kind in {"Bind", "Vectorize", "Unroll", "Parallel"}:
-            return self._value(inputs[0])
+        if one.kind in {"Bind", "Vectorize", "Unroll", "Parallel"}:
+            return self._value(one.inputs[0])
         return None
 
-    def _split(self, inputs: list[Any], outputs: list[str]) -> Maybe:
+    def _split(self, inputs: tuple[Any, ...], outputs: tuple[str, ...]) -> Maybe:
         parts = [None if name == "None" else self._value(name) for name in inputs[1:]]
         open_ = [k for k, name in enumerate(inputs[1:]) if name == "None"]
         if len(open_) == 1:

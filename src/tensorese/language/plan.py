@@ -7,12 +7,10 @@ that it can be read together with the module's accesses.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-Slots: TypeAlias = Sequence[tuple[int, int]]
+from tensorese.language.trace import Instruction, Slots, Trace, read_trace
 
 
 class Tiled(NamedTuple):
@@ -61,19 +59,13 @@ def read_plan(dialect: str, body: str, slots: Slots) -> Plan:
     if dialect != "metaschedule":
         return Plan()
     try:
-        return _Reader(slots).read(json.loads(body)[0])
+        return _Reader().read(read_trace(body, slots))
     except (ValueError, KeyError, TypeError, IndexError):
         return Plan()  # a trace of another shape than ours
 
 
 class _Reader:
-    def __init__(self, slots: Slots) -> None:
-        self.holes: dict[int, tuple[int, ...]] = {}
-        at = 0
-        for instruction, length in slots:
-            count = 1 if length < 0 else length
-            self.holes[instruction] = tuple(range(at, at + count))
-            at += count
+    def __init__(self) -> None:
         self.names: dict[str, str] = {}
         self.loops: dict[str, tuple[str, int]] = {}
         """Of a loop variable: its block, and which loop of it."""
@@ -90,11 +82,11 @@ class _Reader:
         self.factored: list[Factored] = []
         self.inlined: list[str] = []
 
-    def read(self, instructions: list[Any]) -> Plan:
-        for k, (kind, inputs, attributes, outputs) in enumerate(instructions):
-            handler = getattr(self, f"_{kind.lower()}", None)
+    def read(self, trace: Trace) -> Plan:
+        for one in trace:
+            handler = getattr(self, f"_{one.kind.lower()}", None)
             if handler:
-                handler(k, inputs, attributes, outputs)
+                handler(one)
         deepest = {name: max(len(t.parts) for t in tiles) for name, tiles in self.tiles.items()}
         block = max(deepest, key=lambda name: deepest[name], default="")
         order = self.orders.get(block, [])
@@ -111,77 +103,70 @@ class _Reader:
             **self.found,
         )
 
-    def _getsblock(self, k: int, inputs: list[Any], attributes: list[Any], out: list[str]) -> None:
-        self.names[out[0]] = str(attributes[0])
+    def _getsblock(self, one: Instruction) -> None:
+        self.names[one.outputs[0]] = str(one.attributes[0])
 
     _getblock = _getsblock
 
-    def _getloops(self, k: int, inputs: list[Any], attributes: list[Any], out: list[str]) -> None:
-        name = self.names.get(inputs[0], inputs[0])
-        self.loops.update({loop: (name, number) for number, loop in enumerate(out)})
+    def _getloops(self, one: Instruction) -> None:
+        name = self.names.get(one.inputs[0], one.inputs[0])
+        self.loops.update({loop: (name, number) for number, loop in enumerate(one.outputs)})
 
-    def _sampleperfecttile(
-        self, k: int, inputs: list[Any], attributes: list[Any], out: list[str]
-    ) -> None:
-        if k not in self.holes:
+    def _sampleperfecttile(self, one: Instruction) -> None:
+        if one.columns is None:
             return
-        self.tile_of[inputs[0]] = self.holes[k]
-        if inputs[0] in self.loops and len(self.holes[k]) == len(out):
-            name, number = self.loops[inputs[0]]
-            self.tiles.setdefault(name, []).append(Tiled(number, self.holes[k]))
+        self.tile_of[one.inputs[0]] = one.columns
+        if one.inputs[0] in self.loops and len(one.columns) == len(one.outputs):
+            name, number = self.loops[one.inputs[0]]
+            self.tiles.setdefault(name, []).append(Tiled(number, one.columns))
 
-    def _samplecategorical(
-        self, k: int, inputs: list[Any], attributes: list[Any], out: list[str]
-    ) -> None:
-        if k in self.holes:
-            self.sampled[out[0]] = self.holes[k][0]
+    def _samplecategorical(self, one: Instruction) -> None:
+        if one.columns is not None:
+            self.sampled[one.outputs[0]] = one.columns[0]
 
-    def _samplecomputelocation(
-        self, k: int, inputs: list[Any], attributes: list[Any], out: list[str]
-    ) -> None:
-        if k in self.holes:
-            self.locations.append(Located(self.holes[k][0], self.names.get(inputs[0], "")))
+    def _samplecomputelocation(self, one: Instruction) -> None:
+        if one.columns is not None:
+            self.locations.append(Located(one.columns[0], self.names.get(one.inputs[0], "")))
 
-    def _split(self, k: int, inputs: list[Any], attributes: list[Any], out: list[str]) -> None:
-        if inputs[0] in self.loops:
-            name, number = self.loops[inputs[0]]
-            self.parts.update({loop: (name, number, part) for part, loop in enumerate(out)})
-        if inputs[0] in self.tile_of and len(out) == 2:
-            self.tile_of.update(dict.fromkeys(out, self.tile_of[inputs[0]]))
+    def _split(self, one: Instruction) -> None:
+        loop, out = one.inputs[0], one.outputs
+        if loop in self.loops:
+            name, number = self.loops[loop]
+            self.parts.update({inner: (name, number, part) for part, inner in enumerate(out)})
+        if loop in self.tile_of and len(out) == 2:
+            self.tile_of.update(dict.fromkeys(out, self.tile_of[loop]))
             self.parts.setdefault(out[1], ("", -1, 1))
 
-    def _rfactor(self, k: int, inputs: list[Any], attributes: list[Any], out: list[str]) -> None:
-        if inputs[0] in self.tile_of:
-            inner = self.parts.get(inputs[0], ("", 0, 0))[2] == 1
-            self.factored.append(Factored(self.tile_of[inputs[0]], inner))
+    def _rfactor(self, one: Instruction) -> None:
+        loop = one.inputs[0]
+        if loop in self.tile_of:
+            inner = self.parts.get(loop, ("", 0, 0))[2] == 1
+            self.factored.append(Factored(self.tile_of[loop], inner))
             for tiles in self.tiles.values():
-                tiles[:] = [tile for tile in tiles if tile.parts != self.tile_of[inputs[0]]]
+                tiles[:] = [tile for tile in tiles if tile.parts != self.tile_of[loop]]
             self.tiles = {name: tiles for name, tiles in self.tiles.items() if tiles}
 
-    def _computeinline(
-        self, k: int, inputs: list[Any], attributes: list[Any], out: list[str]
-    ) -> None:
-        if inputs[0] in self.names:
-            self.inlined.append(self.names[inputs[0]])
+    def _computeinline(self, one: Instruction) -> None:
+        if one.inputs[0] in self.names:
+            self.inlined.append(self.names[one.inputs[0]])
 
-    def _reorder(self, k: int, inputs: list[Any], attributes: list[Any], out: list[str]) -> None:
-        for loop in inputs:
+    def _reorder(self, one: Instruction) -> None:
+        for loop in one.inputs:
             if loop in self.parts:
                 name, number, part = self.parts[loop]
                 self.orders.setdefault(name, []).append((number, part))
 
-    def _reversecomputeat(
-        self, k: int, inputs: list[Any], attributes: list[Any], out: list[str]
-    ) -> None:
-        if inputs[1] in self.parts:
-            name, number, part = self.parts[inputs[1]]
+    def _reversecomputeat(self, one: Instruction) -> None:
+        if one.inputs[1] in self.parts:
+            name, number, part = self.parts[one.inputs[1]]
             self.attached[name] = (number, part)
 
-    def _cachewrite(self, k: int, inputs: list[Any], attributes: list[Any], out: list[str]) -> None:
-        self.cached.add(self.names.get(inputs[0], inputs[0]))
+    def _cachewrite(self, one: Instruction) -> None:
+        self.cached.add(self.names.get(one.inputs[0], one.inputs[0]))
 
-    def _annotate(self, k: int, inputs: list[Any], attributes: list[Any], out: list[str]) -> None:
-        if attributes[0] == "meta_schedule.parallel":
+    def _annotate(self, one: Instruction) -> None:
+        key = str(one.attributes[0])
+        if key == "meta_schedule.parallel":
             self.found["parallel"] = True
-        elif str(attributes[0]).startswith("meta_schedule.unroll") and inputs[1] in self.sampled:
-            self.found["unroll"] = self.sampled[inputs[1]]
+        elif key.startswith("meta_schedule.unroll") and one.inputs[1] in self.sampled:
+            self.found["unroll"] = self.sampled[one.inputs[1]]

@@ -7,17 +7,16 @@ marked decisions, so every dialect the parsers read is covered, and nothing is r
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from tensorese.features.tiling import Tiling, read_tiling
 from tensorese.language.ansor import join_steps, parse_steps
 from tensorese.language.extents import Maybe, read_extents
 from tensorese.language.metaschedule import join_trace, parse_trace
 from tensorese.language.plan import Plan, read_plan
 from tensorese.language.primitive import Arg, Sentence
+from tensorese.language.trace import read_trace
 
 Slots: TypeAlias = tuple[tuple[int, int], ...]
 Table: TypeAlias = tuple[Arg, ...] | None
@@ -46,7 +45,8 @@ class Skeleton:
     n_decisions: int
     tables: dict[int, tuple[Arg, ...]]
     """What a categorical decision stands for, by decision index."""
-    tiling: Tiling = field(default_factory=Tiling)
+    source: tuple[str, str, Slots]
+    """The sketch's dialect, body and slots, for what is read of it on demand."""
     plan: Plan = field(default_factory=Plan)
 
 
@@ -76,7 +76,7 @@ def skeleton(dialect: str, body: str, slots: Slots) -> Skeleton:
         ),
         n_decisions=count,
         tables=tables,
-        tiling=read_tiling(dialect, body, slots),
+        source=(dialect, body, slots),
         plan=read_plan(dialect, body, slots),
     )
 
@@ -87,15 +87,11 @@ def _unmark(arg: Arg) -> Arg | Hole:
 
 def candidates_of(body: str, slots: Slots) -> dict[int, tuple[Arg, ...]]:
     """What each categorical decision of a trace chooses from, by decision."""
-    instructions = json.loads(body)[0]
-    found: dict[int, tuple[Arg, ...]] = {}
-    at = 0
-    for index, length in slots:
-        attributes: list[Any] = instructions[index][2]
-        if length < 0 and attributes and isinstance(attributes[0], list):
-            found[at] = tuple(attributes[0])
-        at += 1 if length < 0 else length
-    return found
+    return {
+        one.columns[0]: one.choices
+        for one in read_trace(body, slots)
+        if one.columns and one.choices is not None
+    }
 
 
 def _place_choice(

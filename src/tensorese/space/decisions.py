@@ -6,7 +6,6 @@ of TVM once per distinct case and remembered.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from tensorese.language.constants import Constants
+from tensorese.language.trace import read_trace
 from tensorese.records.nouns import Sketch
 from tensorese.space.bundles import Bundle, find_bundles
 from tensorese.space.limits import Limit
@@ -50,8 +50,8 @@ class DecisionSpace:
     @cached_property
     def reduces_across_threads(self) -> bool:
         """There unrolling decides: TVM cannot lower such a reduction in an unrolled loop."""
-        instructions, _ = json.loads(self.sketch.body)
-        return any(kind == "SetScope" for kind, *_ in instructions)
+        trace = read_trace(self.sketch.body, self.sketch.slots)
+        return any(one.kind == "SetScope" for one in trace)
 
     # -- membership --------------------------------------------------------------------------
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
-from typing import Any
 
 from tensorese.language.constants import Constants
+from tensorese.language.trace import Instruction, read_trace
 from tensorese.records.nouns import Sketch
 from tensorese.space.slots import Slot, Tile
 
@@ -45,102 +44,99 @@ class Nest:
 
 def read_nest(sketch: Sketch, slots: tuple[Slot, ...], constants: Constants) -> Nest | str:
     """The one tiled block of a sketch, or why it cannot be read."""
-    instructions, _ = json.loads(sketch.body)
-    reader = _Reader(sketch, slots, constants)
-    for index, (kind, inputs, attributes, outputs) in enumerate(instructions):
-        handler = getattr(reader, f"_{kind.lower()}", None)
+    reader = _Reader(slots, constants)
+    for index, one in enumerate(read_trace(sketch.body, sketch.slots)):
+        handler = getattr(reader, f"_{one.kind.lower()}", None)
         if handler:
-            handler(index, inputs, attributes, outputs)
+            handler(index, one)
     if reader.nest is None or reader.reorders != 1:
         return f"{reader.reorders} tiled blocks instead of one"
     return reader.nest
 
 
 class _Reader:
-    def __init__(self, sketch: Sketch, slots: tuple[Slot, ...], constants: Constants) -> None:
+    def __init__(self, slots: tuple[Slot, ...], constants: Constants) -> None:
         self.constants = constants
-        starts, column = {}, 0
-        for instruction, length in sketch.slots:
-            starts[instruction] = column
-            column += max(1, length)
-        tiles = {slot.column for slot in slots if isinstance(slot, Tile)}
-        self.tiles = {i: c for i, c in starts.items() if c in tiles}
+        self.tiles = [slot.column for slot in slots if isinstance(slot, Tile)]
         self.columns: dict[str, int] = {}
         self.loops: dict[str, tuple[int, ...]] = {}
-        self.listed: dict[str, tuple[int, list[str]]] = {}  # block: instruction, its loops
+        self.listed: dict[str, tuple[int, tuple[str, ...]]] = {}  # block: instruction, its loops
         self.copies: dict[str, int] = {}  # staged block: which read it copies
         self.order: list[str] = []
         self.reorders = 0
         self.bound: set[int] = set()
         self.nest: Nest | None = None
 
-    def _getloops(self, index: int, inputs: list[Any], _: Any, outputs: list[str]) -> None:
-        self.listed.setdefault(inputs[0], (index, outputs))
+    def _getloops(self, index: int, one: Instruction) -> None:
+        self.listed.setdefault(one.inputs[0], (index, one.outputs))
 
-    def _sampleperfecttile(self, index: int, _: Any, __: Any, outputs: list[str]) -> None:
-        first = self.tiles[index]
-        self.columns.update({name: first + k for k, name in enumerate(outputs)})
+    def _sampleperfecttile(self, index: int, one: Instruction) -> None:
+        self.columns.update(zip(one.outputs, one.columns or (), strict=True))
 
-    def _split(self, _: int, inputs: list[Any], __: Any, outputs: list[str]) -> None:
-        parts = [self.columns.get(name) if isinstance(name, str) else None for name in inputs[1:]]
-        for name, column in zip(outputs, parts, strict=True):
+    def _split(self, index: int, one: Instruction) -> None:
+        factors = one.inputs[1:]
+        parts = [self.columns.get(name) if isinstance(name, str) else None for name in factors]
+        for name, column in zip(one.outputs, parts, strict=True):
             if column is not None:
                 self.loops[name] = (column,)
 
-    def _reorder(self, _: int, inputs: list[str], __: Any, ___: Any) -> None:
-        mine = {column for name in inputs for column in self.loops.get(name, ())}
+    def _reorder(self, index: int, one: Instruction) -> None:
+        mine = {column for name in one.inputs for column in self.loops.get(name, ())}
         if not mine:  # a large elementwise kernel beside the tiled one, spread over blocks
             return
         self.reorders += 1
-        self.order = list(inputs)
-        for index, names in self.listed.values():
+        self.order = list(one.inputs)
+        for place, names in self.listed.values():
             # The tiled block is the one whose loops were split last before the reordering.
             axes = self._axes(names, mine)
             if axes:
-                self.nest = Nest(get_loops=index, axes=axes)
+                self.nest = Nest(get_loops=place, axes=axes)
 
-    def _axes(self, names: list[str], mine: set[int]) -> list[tuple[int, ...]]:
-        starts = sorted(c for c in self.tiles.values() if c in mine)
+    def _axes(self, names: tuple[str, ...], mine: set[int]) -> list[tuple[int, ...]]:
+        starts = sorted(column for column in self.tiles if column in mine)
         if len(starts) != len(names):
             return []
         ends = [*starts[1:], max(mine) + 1]
         return [tuple(range(a, b)) for a, b in zip(starts, ends, strict=True)]
 
-    def _fuse(self, _: int, inputs: list[str], __: Any, outputs: list[str]) -> None:
+    def _fuse(self, index: int, one: Instruction) -> None:
+        inputs, fused = one.inputs, one.outputs[0]
         if all(name in self.loops for name in inputs):
-            self.loops[outputs[0]] = tuple(c for name in inputs for c in self.loops[name])
+            self.loops[fused] = tuple(c for name in inputs for c in self.loops[name])
             if inputs[0] in self.order:
                 at = self.order.index(inputs[0])
-                self.order[at : at + len(inputs)] = [outputs[0]]
+                self.order[at : at + len(inputs)] = [fused]
 
-    def _bind(self, _: int, inputs: list[str], attributes: list[str], __: Any) -> None:
-        columns = self.loops.get(inputs[0], ())
+    def _bind(self, index: int, one: Instruction) -> None:
+        columns = self.loops.get(one.inputs[0], ())
         if self.nest is None or not columns:
             return
-        if attributes[0].startswith("threadIdx"):
+        thread = one.attributes[0]
+        if thread.startswith("threadIdx"):
             self.nest.threads += columns
-        if not attributes[0].startswith("blockIdx"):
+        if not thread.startswith("blockIdx"):
             self.bound.update(columns)
 
-    def _cacheread(self, _: int, inputs: Any, attributes: list[Any], outputs: list[str]) -> None:
-        if str(attributes[1]).startswith("shared"):
-            self.copies[outputs[0]] = int(attributes[0])
+    def _cacheread(self, index: int, one: Instruction) -> None:
+        if str(one.attributes[1]).startswith("shared"):
+            self.copies[one.outputs[0]] = int(one.attributes[0])
 
-    def _computeat(self, index: int, inputs: list[str], _: Any, __: Any) -> None:
-        block, loop = inputs
+    def _computeat(self, index: int, one: Instruction) -> None:
+        block, loop = one.inputs
         if block in self.copies and self.nest is not None and loop in self.order:
             inner = self.order[self.order.index(loop) + 1 :]
             inside = self.bound.union(*(self.loops[name] for name in inner))
             stage = Stage(read=self.copies[block], compute_at=index, inside=frozenset(inside))
             self.nest.stages.append(stage)
 
-    def _annotate(self, index: int, inputs: list[Any], attributes: list[str], _: Any) -> None:
+    def _annotate(self, index: int, one: Instruction) -> None:
         if self.nest is None:
             return
-        if attributes[0] == LOW:
+        key = one.attributes[0]
+        if key == LOW:
             self.nest.low = self.constants[index]
-        elif attributes[0] == HIGH:
+        elif key == HIGH:
             self.nest.high = self.constants[index]
-        elif attributes[0] == "software_pipeline_stage":
-            self.nest.pipeline = tuple(inputs[1])
-            self.nest.pipelined = self.loops.get(inputs[0], ())
+        elif key == "software_pipeline_stage":
+            self.nest.pipeline = tuple(one.inputs[1])
+            self.nest.pipelined = self.loops.get(one.inputs[0], ())

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
+from tensorese.language.trace import Trace, read_trace
 from tensorese.records.nouns import Sketch
 from tensorese.space.tiles import Bools, Ints, SpaceError, factorisations
 
@@ -79,31 +79,31 @@ Slot: TypeAlias = Tile | Choice | Location
 
 def typed_slots(sketch: Sketch, decisions: Sequence[int]) -> tuple[Slot, ...]:
     """The slots of a sketch; `decisions` of any one program tell the tiles' extents."""
-    instructions, _ = json.loads(sketch.body)
+    trace = read_trace(sketch.body, sketch.slots)
     found: list[Slot] = []
     column = 0
     for index, length in sketch.slots:
-        kind, _, attributes, outputs = instructions[index]
-        if kind == "SamplePerfectTile":
+        one = trace[index]
+        if one.kind == "SamplePerfectTile":
             part = decisions[column : column + length]
             extent = int(np.prod(part, dtype=np.int64))
-            found.append(Tile(column=column, extent=extent, parts=length, limit=attributes[1]))
-        elif kind == "SampleCategorical":
-            purpose = _purpose(instructions, outputs[0])
-            found.append(Choice(column=column, options=tuple(attributes[0]), purpose=purpose))
-        elif kind == "SampleComputeLocation":
+            found.append(Tile(column=column, extent=extent, parts=length, limit=one.attributes[1]))
+        elif one.kind == "SampleCategorical":
+            purpose = _purpose(trace, one.outputs[0])
+            found.append(Choice(column=column, options=one.attributes[0], purpose=purpose))
+        elif one.kind == "SampleComputeLocation":
             found.append(Location(column=column, instruction=index))
         else:
             raise SpaceError(
                 "a decision must be a perfect tile, a choice or a compute location, "
-                f"but got {kind}; draw this sketch by replay"
+                f"but got {one.kind}; draw this sketch by replay"
             )
         column += max(1, length)
     return tuple(found)
 
 
-def _purpose(instructions: list[Any], variable: str) -> str:
-    for kind, inputs, attributes, _ in instructions:
-        if variable in inputs:
-            return str(attributes[0]) if kind == "Annotate" else str(kind)
+def _purpose(trace: Trace, variable: str) -> str:
+    for one in trace:
+        if variable in one.inputs:
+            return str(one.attributes[0]) if one.kind == "Annotate" else one.kind
     return ""
