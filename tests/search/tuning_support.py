@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorese.identity import workload_of
-from tensorese.measure.base import Candidate, Measurer, Ticket
-from tensorese.measure.farm import Journal
+from tensorese.measure.base import Cancelled, Candidate, Measurer, Ticket
 from tensorese.records.nouns import Measurement, Platform, Sketch, Status, Workload, content_id
 from tensorese.search.contracts import Proposal, Proposer, TaskState
 from tensorese.space.space import task_space
@@ -81,13 +80,16 @@ class MadeUpMeasurer(Measurer):
     """Answers every program at once; `on_submit` may raise in the middle of a batch."""
 
     def __init__(self, *, status: Status = Status.OK, scale: float = 1e-3) -> None:
-        self.store: Journal | None = None
+        self.cancelled = False
         self.status = status
         self.scale = scale
         self.batches: list[list[str]] = []
 
     def submit(self, candidates: Sequence[Candidate]) -> Ticket:
         ticket = Ticket(len(candidates))
+        if self.cancelled:
+            ticket.put(Cancelled("cancelled before it was measured"))
+            return ticket
         self.batches.append([candidate.program.id for candidate in candidates])
         for index, candidate in enumerate(candidates):
             ok = self.status is Status.OK
@@ -100,10 +102,15 @@ class MadeUpMeasurer(Measurer):
                 error="" if ok else "made up to fail",
                 origin=candidate.origin,
             )
-            if self.store is not None:
-                self.store.append(measurement)
+            if self.journal is not None:
+                self.journal.append(measurement)
             ticket.put((index, measurement))
         return ticket
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+    def settle(self) -> None: ...
 
     def close(self) -> None: ...
 

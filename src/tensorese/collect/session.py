@@ -96,11 +96,11 @@ def run_here(
         session.target,
         session.farm,
         platform=session.platform,
-        store=store,
+        journal=store,
         layout=session.layout,
         on_phase=on_phase,
     ) as farm:
-        farm.best.update(stored_bests(store, session.platform.name))
+        farm.know_best(stored_bests(store, session.platform.name))
         keep_off_lanes(farm.plan)
         pool = PlannerPool(
             [state.task for state in progress],

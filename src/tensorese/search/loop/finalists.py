@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tensorese.measure.base import Candidate, Measurer
-from tensorese.measure.tuning_farm import FINALIST
+from tensorese.measure.base import FINALIST, Candidate, Measurer
 from tensorese.records.nouns import Measurement, Status
 
 _DISQUALIFIED = (Status.INVALID, Status.BUILD_ERROR, Status.RUN_ERROR, Status.WRONG_OUTPUT)

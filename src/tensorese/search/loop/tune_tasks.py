@@ -72,7 +72,7 @@ def tune_tasks(
     compiles: bool = False,
     peak_gflops: float | None = None,
 ) -> Run:
-    """Tunes or goes on tuning. `measurer.store` is set to the run's store.
+    """Tunes or goes on tuning. The measurer journals into the run's store.
 
     `started` is the time the process began, `compiles` says that a library is built afterwards
     (time is left for it), `records` are of earlier runs, `peak_gflops` is the machine's.
@@ -94,7 +94,7 @@ def tune_tasks(
     folder = RunFolder.open(out, head)
     announcer = Announcer(callbacks)
     try:
-        measurer.store = folder.store  # type: ignore[attr-defined]
+        measurer.journal = folder.store
         tuner = Tuner(
             [TuningTask(task, platform, seed=config.seed) for task in chosen],
             folder=folder,

@@ -16,8 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tensorese.measure.base import Measurer, Ticket, require_success
-from tensorese.measure.tuning_farm import FINALIST, Cancelled
+from tensorese.measure.base import FINALIST, Cancelled, Measurer, Ticket, require_success
 from tensorese.records.nouns import Measurement, Status
 from tensorese.records.store import Store
 from tensorese.search.contracts import Proposal, Ranker
@@ -102,9 +101,7 @@ class Tuner:
     def stop(self) -> None:
         """Finish what is being measured now, propose nothing more."""
         self.stopped = "interrupted"
-        cancel = getattr(self.measurer, "cancel", None)
-        if cancel is not None:
-            cancel()
+        self.measurer.cancel()
 
     # -- the loop -------------------------------------------------------------------------
 
@@ -308,9 +305,7 @@ class Tuner:
 
     def _salvage(self) -> None:
         """After Ctrl-C, what batches in flight have measured counts for the best so far."""
-        settle = getattr(self.measurer, "settle", None)
-        if settle is not None:
-            settle()
+        self.measurer.settle()
         flying = {i: self.tasks[f.task] for f in self.in_flight for i in f.programs}
         for measurement in self.folder.store.measurements():
             if measurement.program.id in flying and measurement.origin != FINALIST:
@@ -392,13 +387,12 @@ class Tuner:
     @contextlib.contextmanager
     def _thinking(self) -> Iterator[None]:
         """Keeps what is in flight from being timed meanwhile; calls may nest."""
-        thinking = getattr(self.measurer, "thinking", None)
-        if thinking is None or self._held or not self.in_flight:
+        if self._held or not self.in_flight:
             yield
             return
         self._held = True
         try:
-            with thinking():
+            with self.measurer.thinking():
                 yield
         finally:
             self._held = False
