@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tensorese.identity import workload_of
 from tensorese.measure.base import Cancelled, Candidate, Measurer, Ticket
 from tensorese.records.nouns import Measurement, Platform, Sketch, Status, Workload, content_id
-from tensorese.search.contracts import Proposal, Proposer, TaskState
+from tensorese.search.contracts import Proposal, Proposer, Ranker, TaskState
 from tensorese.space.space import task_space
 from tensorese.tvm_env import import_tvm
 from tensorese.workloads.tasks import Task
@@ -116,16 +116,25 @@ class MadeUpMeasurer(Measurer):
 
 
 class Guess(Proposer):
-    """Random rows that are new."""
+    """Random rows that are new; it teaches its ranker and knows nothing itself."""
 
-    def __init__(self, seed: int) -> None:
-        self.rng = np.random.default_rng(seed)
+    name = "guess"
 
-    def propose(self, state: TaskState, n: int) -> list[Proposal]:
+    def __init__(self, ranker: Ranker | None = None) -> None:
+        self.ranker = ranker or Ignorant()
+
+    def update(self, measurements: Sequence[Measurement]) -> None:
+        self.ranker.update(measurements)
+
+    def propose(self, states: Sequence[TaskState], n: int) -> list[list[Proposal]]:
+        return [self._propose(state, n) for state in states]
+
+    def _propose(self, state: TaskState, n: int) -> list[Proposal]:
+        rng = state.rng(0)
         found: dict[tuple[int, tuple[int, ...]], Proposal] = {}
         for _ in range(20):
             for sketch, space in enumerate(state.space.sketches):
-                for row in space.sample(n, self.rng):
+                for row in space.sample(n, rng):
                     key = (sketch, tuple(int(v) for v in row))
                     if key not in state.seen and len(found) < n:
                         found[key] = Proposal(sketch=sketch, row=key[1], origin="guess", score=0.5)

@@ -75,6 +75,7 @@ def test_half_a_line_is_cut_off_and_its_batch_is_pending(tmp_path: Path) -> None
         ({"toolchain": {"tvm": "0.27", "lowering": "1"}}, ("lowering absent", "1")),
         ({"target": '{"kind":"cuda"}'}, ("llvm", "cuda")),
         ({"platform": "there"}, ("here", "there")),
+        ({"config": {"proposer": "random"}}, ("proposer evolution", "random")),
         ({"toolchain": {"tvm": "0.28"}}, ("tvm 0.27", "0.28")),
     ],
 )

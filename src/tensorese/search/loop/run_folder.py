@@ -30,6 +30,8 @@ HEAD, BATCHES, PENDING, BEST, STORE = (
     "store",
 )
 
+_PROPOSER = "evolution"
+"""Of run folders that do not name one."""
 _SHAPING = {"prepack": True, "winograd": False}
 """Settings that tasks depend on, and what they were before run folders said so."""
 
@@ -247,6 +249,9 @@ def _check_same(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> N
     for key in ("target", "platform"):
         if old[key] != new[key]:
             refuse(key, old[key], new[key])
+    proposers = [head.get("config", {}).get("proposer", _PROPOSER) for head in (old, new)]
+    if proposers[0] != proposers[1]:
+        refuse("proposer", *proposers)
     before, now = (dict(head["environment"]["toolchain"]) for head in (old, new))
     for key in sorted(before.keys() | now.keys()):
         if before.get(key) != now.get(key):

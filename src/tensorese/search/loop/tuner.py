@@ -19,7 +19,7 @@ from typing import Any
 from tensorese.measure.base import FINALIST, Cancelled, Measurer, Ticket, require_success
 from tensorese.records.nouns import Measurement, Status
 from tensorese.records.store import Store
-from tensorese.search.contracts import Proposal, Ranker
+from tensorese.search.contracts import Proposal, Proposer
 from tensorese.search.loop import announce
 from tensorese.search.loop.budget import Budget
 from tensorese.search.loop.config import TuneConfig, TuneError
@@ -28,7 +28,7 @@ from tensorese.search.loop.finalists import Winner, leaders, remeasure
 from tensorese.search.loop.first_batch import Learnt, first_rows
 from tensorese.search.loop.run_folder import BEST, Pending, RunFolder
 from tensorese.search.loop.scheduler import Scheduler
-from tensorese.search.loop.task import ProposerOf, TuningTask, Untunable
+from tensorese.search.loop.task import TuningTask, Untunable
 
 _DEPTH = 2
 _PER_BUILDER = 2  # programs in flight: one is built, one waits
@@ -62,8 +62,7 @@ class Tuner:
         folder: RunFolder,
         measurer: Measurer,
         config: TuneConfig,
-        ranker: Ranker,
-        proposer_of: ProposerOf,
+        proposer: Proposer,
         budget: Budget,
         records: Sequence[Store] = (),
         announcer: Announcer | None = None,
@@ -72,8 +71,7 @@ class Tuner:
         self.folder = folder
         self.measurer = measurer
         self.config = config
-        self.ranker = ranker
-        self.proposer_of = proposer_of
+        self.proposer = proposer
         self.budget = budget
         self.learnt = Learnt()
         self.first_rows = first_rows(records, self.learnt)
@@ -187,7 +185,7 @@ class Tuner:
             with self._phase("space"):
                 task.open()
             with self._phase("propose"):
-                found = task.propose(n, self.proposer_of, self.first_rows)
+                found = task.propose(n, self.proposer, self.first_rows)
         except Untunable as error:
             task.progress.over = f"{_UNTUNABLE}: {error}"
             self.announcer.on_note(f"{task.task.name} keeps its untuned kernel: {error}")
@@ -251,7 +249,7 @@ class Tuner:
         self.tasks[index].add(results)
         self.learnt.add(results)
         self.scheduler.learn(index, results)
-        self.ranker.update(results)
+        self.proposer.update(results)
 
     def _line(self, flight: _Flight, results: Sequence[Measurement]) -> dict[str, Any]:
         return {
