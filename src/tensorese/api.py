@@ -14,6 +14,7 @@ from tensorese.errors import TargetError
 from tensorese.measure.crew import start_early
 from tensorese.measure.peak import known_peak
 from tensorese.measure.tuning_farm import IN_NETWORK, TUNING, TuningFarm
+from tensorese.records.run_folder import MODEL
 from tensorese.search.contracts import Proposer, Ranker
 from tensorese.search.loop.config import TuneConfig
 from tensorese.search.loop.events import Announcer, Callback
@@ -133,8 +134,7 @@ def load(run: str | Path) -> Any:
 def _keep(program: Any, run: Path) -> None:
     """A model that was never a file is kept in its run, for whoever compiles that again."""
     torch: Any = importlib.import_module("torch")
-    folder: Any = importlib.import_module("tensorese.deploy.folder")
-    torch.export.save(program, run / folder.MODEL)
+    torch.export.save(program, run / MODEL)
 
 
 def default_out(name: str) -> Path:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tensorese.measure.base import Candidate
 from tensorese.records.nouns import Measurement, Platform, Program
+from tensorese.records.run_folder import PendingRow
 from tensorese.search.contracts import Proposal, Proposer, TaskState
 from tensorese.search.loop.config import TuneError
 from tensorese.search.loop.events import TaskLine
@@ -87,17 +87,24 @@ class TuningTask:
         self.proposed += 1
         return found
 
-    def place(self, named: Sequence[tuple[str, Proposal]]) -> list[Proposal]:
+    def place(self, rows: Sequence[PendingRow]) -> list[Proposal]:
         """Rows of an interrupted batch, found again by the ids of their sketches."""
         places = {s.sketch.id: i for i, s in enumerate(self.state.space.sketches)}
-        found = [replace(p, sketch=places[sketch]) for sketch, p in named if sketch in places]
+        found = [
+            Proposal(sketch=places[r.sketch], row=r.row, origin=r.origin, score=r.score)
+            for r in rows
+            if r.sketch in places
+        ]
         self.state.promise(found)
         self.proposed += 1
         return found
 
-    def named(self, proposals: Sequence[Proposal]) -> list[tuple[str, Proposal]]:
-        sketches = self.state.space.sketches
-        return [(sketches[p.sketch].sketch.id, p) for p in proposals]
+    def named(self, proposals: Sequence[Proposal]) -> list[PendingRow]:
+        ids = [space.sketch.id for space in self.state.space.sketches]
+        return [
+            PendingRow(sketch=ids[p.sketch], row=p.row, origin=p.origin, score=p.score)
+            for p in proposals
+        ]
 
     def program(self, proposal: Proposal) -> Program:
         return self.state.space.program(proposal.sketch, proposal.row, self.task.workload)

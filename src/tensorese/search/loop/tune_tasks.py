@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 from tensorese.errors import did_you_mean
 from tensorese.measure.base import Measurer
 from tensorese.records.nouns import Platform
+from tensorese.records.run_folder import RunFolder, RunHead
 from tensorese.records.store import Store
 from tensorese.search.contracts import Proposer, Ranker
 from tensorese.search.loop.budget import Budget
 from tensorese.search.loop.config import TuneConfig, TuneError
 from tensorese.search.loop.events import Announcer, Callback
 from tensorese.search.loop.finalists import Winner
-from tensorese.search.loop.run_folder import RunFolder, RunHead
 from tensorese.search.loop.task import TuningTask
 from tensorese.search.loop.tuner import Tuner
 from tensorese.search.proposers.by_name import DEFAULT, proposer_named

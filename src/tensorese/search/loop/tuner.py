@@ -18,6 +18,7 @@ from typing import Any
 
 from tensorese.measure.base import FINALIST, Cancelled, Measurer, Ticket, require_success
 from tensorese.records.nouns import Measurement, Status
+from tensorese.records.run_folder import Pending, RunFolder
 from tensorese.records.store import Store
 from tensorese.search.contracts import Proposal, Proposer
 from tensorese.search.loop import announce
@@ -26,7 +27,6 @@ from tensorese.search.loop.config import TuneConfig, TuneError
 from tensorese.search.loop.events import Announcer, BatchDone, Ended
 from tensorese.search.loop.finalists import Winner, leaders, remeasure
 from tensorese.search.loop.first_batch import Learnt, first_rows
-from tensorese.search.loop.run_folder import BEST, Pending, RunFolder
 from tensorese.search.loop.scheduler import Scheduler
 from tensorese.search.loop.task import TuningTask, Untunable
 
@@ -203,7 +203,7 @@ class Tuner:
         known = dict(known or {})
         if self._next_number >= self._first_new:
             self.folder.begin(
-                Pending(number=self._next_number, task=task.id, proposals=task.named(proposals))
+                Pending(number=self._next_number, task=task.id, rows=task.named(proposals))
             )
         with self._phase("materialise"):
             missing = [p for p, i in zip(proposals, programs, strict=True) if i not in known]
@@ -291,7 +291,7 @@ class Tuner:
                 continue
             index = places[pending.task]
             kept = []
-            for proposal in self.tasks[index].place(pending.proposals):
+            for proposal in self.tasks[index].place(pending.rows):
                 known = self.tasks[index].program(proposal).id in self._unclaimed
                 if known or left > 0:
                     kept.append(proposal)
@@ -315,10 +315,10 @@ class Tuner:
     def _finish(self) -> dict[str, Winner]:
         interrupted = self.stopped == "interrupted"
         winners = {t.id: w for t in self.tasks if (w := _leader(t)) is not None}
-        if not interrupted and (self.measured or not (self.folder.path / BEST).exists()):
+        if not interrupted and (self.measured or not self.folder.has_best):
             self._write_best(winners)  # should the finalists be interrupted
             winners = self._play_off()
-        if self.measured or not (self.folder.path / BEST).exists():
+        if self.measured or not self.folder.has_best:
             self._write_best(winners)
         state = "interrupted" if self.stopped == "interrupted" else "finished"
         self.folder.write_state(state, self.budget.elapsed())
