@@ -109,7 +109,7 @@ def warm_up(kind: str) -> tuple[Any, Any]:
 def propose_once(ranker: Ranker, module: Any, kind: str, head: str) -> None:
     space = task_space(module, TARGETS[kind])
     state = TaskState(workload_of(module), space, platform_of(TARGETS[kind], head))
-    found = Evolution(ranker).propose(state, 1)
+    found = Evolution(ranker).evolve(state, 1)
     materialise(space, [(p.sketch, p.row) for p in found], state.workload, traced=False)
 
 
@@ -121,7 +121,7 @@ def forget_tables() -> None:
 
 def known_state(job: dict[str, Any], space: TaskSpace, module: Any, head: str) -> TaskState:
     state = TaskState(workload_of(module), space, platform_of(TARGETS[job["kind"]], head))
-    for measurement in measurements(state, RandomSearch(7).propose(state, MEASURED)):
+    for measurement in measurements(state, RandomSearch(7).propose([state], MEASURED)[0]):
         state.add(measurement)
     return state
 
@@ -144,7 +144,7 @@ def ours(job: dict[str, Any], module: Any, small: Any) -> dict[str, Any]:
     clock.lap("space")
     count = Counted(ranker)
     config = EvolutionConfig(population=job["population"])
-    found = Evolution(count, config, seed=job["repeat"]).propose(state, WANTED)
+    found = Evolution(count, config, seed=job["repeat"]).evolve(state, WANTED)
     clock.lap("propose")
     answer: dict[str, Any] = {"scored": count.scored, "found": len(found)}
     if job["side"] != "growth":

@@ -63,7 +63,7 @@ def _race(farm: Any, task: Any, rows: list[dict[str, Any]], rounds: int) -> dict
 
 def _candidate(module: Any, row: dict[str, Any]) -> Any:
     """Both kinds go in as scheduled modules, built by the same builder."""
-    from tensorese.measure.tuning_farm import FINALIST
+    from tensorese.measure.base import FINALIST
     from tensorese.tvm_env import import_tvm
 
     tvm = import_tvm()

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import tensorese
-from tensorese.deploy.folder import MODEL
+from tensorese.records.run_folder import MODEL
 from tensorese.workloads import load_network
 
 pytestmark = pytest.mark.tvm

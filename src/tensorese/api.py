@@ -14,11 +14,13 @@ from tensorese.errors import TargetError
 from tensorese.measure.crew import start_early
 from tensorese.measure.peak import known_peak
 from tensorese.measure.tuning_farm import IN_NETWORK, TUNING, TuningFarm
-from tensorese.search.contracts import Ranker
+from tensorese.records.run_folder import MODEL
+from tensorese.search.contracts import Proposer, Ranker
 from tensorese.search.loop.config import TuneConfig
 from tensorese.search.loop.events import Announcer, Callback
 from tensorese.search.loop.first_batch import open_records
 from tensorese.search.loop.tune_tasks import Run, tune_tasks
+from tensorese.search.proposers.by_name import DEFAULT, check_name
 from tensorese.search.rankers.by_name import ranker_named
 from tensorese.targets import parse_target, platform_of
 from tensorese.tvm_env import import_tvm
@@ -31,6 +33,7 @@ def tune(
     trials: int | None = None,
     minutes: float | None = None,
     ranker: str | Ranker = "auto",
+    proposer: str | Proposer = DEFAULT,
     out: str | Path | None = None,
     tasks: Sequence[str] = (),
     early_stopping: int = 0,
@@ -51,8 +54,11 @@ def tune(
     Without `prepack` weights keep the order the network has them in, for kernels to be used where
     weights come at run time; without `winograd` every convolution is computed directly, for the
     smallest rounding errors. `cache="hot"` times programs with their weights in the near caches,
-    which no kernel finds in a network (CPUs).
+    which no kernel finds in a network (CPUs). `proposer` is a name (`evolution`, `annealing`,
+    `random`) or an object with a ranker of its own.
     """
+    if isinstance(proposer, str):
+        check_name(proposer)
     begun = time.time() if started is None else started
     config = TuneConfig(
         trials=trials,
@@ -92,6 +98,7 @@ def tune(
             platform=where,
             measurer=farm,
             ranker=chosen,
+            proposer=proposer,
             out=Path(out) if out is not None else default_out(network.name),
             config=config,
             model=str(model) if isinstance(model, str | Path) else network.name,
@@ -127,8 +134,7 @@ def load(run: str | Path) -> Any:
 def _keep(program: Any, run: Path) -> None:
     """A model that was never a file is kept in its run, for whoever compiles that again."""
     torch: Any = importlib.import_module("torch")
-    folder: Any = importlib.import_module("tensorese.deploy.folder")
-    torch.export.save(program, run / folder.MODEL)
+    torch.export.save(program, run / MODEL)
 
 
 def default_out(name: str) -> Path:

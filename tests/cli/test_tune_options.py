@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from tensorese import api, deploy
+from tensorese.cli import run as run_cli
 from tensorese.cli.compile import compile_command
 from tensorese.cli.tune import tune
 from tensorese.search.loop.tune_tasks import Run
@@ -42,6 +43,23 @@ def test_weights_are_packed_and_out_of_the_near_caches_unless_told(asked: dict[s
     told = ["zoo:resnet18", "--no-prepack", "--cache", "hot"]
     assert CliRunner().invoke(tune, told, standalone_mode=False).exception is None
     assert (asked["prepack"], asked["cache"]) == (False, "hot")
+
+
+def test_a_proposer_is_chosen_by_name(asked: dict[str, Any]) -> None:
+    assert CliRunner().invoke(tune, ["zoo:resnet18"], standalone_mode=False).exception is None
+    assert asked["proposer"] == "evolution"
+    chosen = ["zoo:resnet18", "--proposer", "annealing"]
+    assert CliRunner().invoke(tune, chosen, standalone_mode=False).exception is None
+    assert asked["proposer"] == "annealing"
+
+
+def test_an_unknown_proposer_is_one_line_before_anything_is_read(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run_cli(["tune", "no/such/model.onnx", "--proposer", "evolutoin"]) == 2
+    said = capsys.readouterr().err.strip()
+    assert said.startswith("tensorese: --proposer must be one of") and "\n" not in said
+    assert "did you mean 'evolution'?" in said
 
 
 @pytest.mark.parametrize(("options", "packed"), [([], True), (["--unpacked"], False)])

@@ -56,6 +56,10 @@ class CountingPlanners(Planners):
         answers, self.answers = self.answers, []
         return answers
 
+    def cancel(self) -> None: ...
+
+    def settle(self) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -77,6 +81,10 @@ class InstantMeasurer(Measurer):
             )
             ticket.put((index, measurement))
         return ticket
+
+    def cancel(self) -> None: ...
+
+    def settle(self) -> None: ...
 
     def close(self) -> None: ...
 

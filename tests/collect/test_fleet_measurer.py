@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
 from tensorese.collect.fleet.handout import Node, NodeLost
 from tensorese.collect.fleet.measurer import Cluster, FleetMeasurer
 from tensorese.errors import MeasureError, StoreError
-from tensorese.measure.base import Candidate
+from tensorese.measure.base import Candidate, Journal
 from tensorese.records.nouns import Measurement
-from test_handout import PLATFORM, FakeNode, Ledger, orders
+from test_handout import PLATFORM, FakeNode, orders
 
 pytestmark = pytest.mark.null
 
@@ -52,10 +52,8 @@ class MortalNode(FakeNode):
         return super().answer()
 
 
-def fleet(
-    cluster: Cluster, journal: Callable[[list[Measurement]], None] | None = None
-) -> FleetMeasurer:
-    return FleetMeasurer(cluster, PLATFORM, journal or Ledger(), patience=0.2)
+def fleet(cluster: Cluster, journal: Journal | None = None) -> FleetMeasurer:
+    return FleetMeasurer(cluster, PLATFORM, journal=journal, patience=0.2)
 
 
 def candidates(n: int) -> Sequence[Candidate]:
@@ -63,12 +61,12 @@ def candidates(n: int) -> Sequence[Candidate]:
 
 
 def test_the_survivor_finishes_and_results_keep_their_order() -> None:
-    ledger = Ledger()
+    journal: list[Measurement] = []
     cluster = FakeCluster(MortalNode("a", speed=2), FakeNode("b", speed=2))
-    with fleet(cluster, ledger) as measurer:
+    with fleet(cluster, journal) as measurer:
         found = measurer.measure(candidates(60))
     assert [m.program.decisions[0] for m in found] == list(range(60))
-    assert len({m.program.id for m in ledger.rows}) == len(ledger.rows) == 60
+    assert len({m.program.id for m in journal}) == len(journal) == 60
     assert cluster.gone == ["a: killed"] and cluster.closed
     assert {m.host for m in found} == {"a", "b"}
 
@@ -100,11 +98,12 @@ def test_without_rows_nobody_is_missed() -> None:
 
 
 def test_a_store_that_cannot_be_written_ends_the_run() -> None:
-    def full(measurements: list[Measurement]) -> None:
-        raise StoreError("no space left")
+    class Full:
+        def append(self, measurement: Measurement) -> None:
+            raise StoreError("no space left")
 
     with (
-        fleet(FakeCluster(FakeNode("a")), full) as measurer,
+        fleet(FakeCluster(FakeNode("a")), Full()) as measurer,
         pytest.raises(StoreError, match="no space"),
     ):
         measurer.measure(candidates(2))

@@ -9,8 +9,9 @@ import pytest
 from tensorese.deploy.apply import Applied
 from tensorese.deploy.arena import summary
 from tensorese.deploy.explain import explain, kernel_rows, sum_of_tasks
-from tensorese.deploy.folder import Best, Run
+from tensorese.deploy.folder import Run
 from tensorese.records.nouns import Sketch
+from tensorese.records.run_folder import BestProgram
 
 pytestmark = pytest.mark.null
 
@@ -19,7 +20,7 @@ SKETCH = Sketch(dialect="metaschedule", body="[[],[]]", slots=())
 
 def run_with(**latencies: float) -> Run:
     best = {
-        found: Best(
+        found: BestProgram(
             sketch=SKETCH, decisions=(), tail="", latency=secs, name=found, weight=1, flops=1.0
         )
         for found, secs in latencies.items()

@@ -26,7 +26,7 @@ def main(path: Path) -> None:
     candidates = [c for n in range(16, 176, 32) for c in programs.good(n=n)]
     with (
         Store.open(path, create=True) as store,
-        Farm(target, FarmConfig(verify="none"), platform=platform, store=store) as farm,
+        Farm(target, FarmConfig(verify="none"), platform=platform, journal=store) as farm,
     ):
         tally = measure_new(farm, store, platform.name, candidates, acknowledge)
     print("done", tally.known + len(tally.measured), flush=True)

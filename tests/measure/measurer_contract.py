@@ -1,34 +1,52 @@
 """What every `Measurer` must do. A new one joins by subclassing and giving a `case` fixture.
 
-class TestMine(MeasurerContract):
+class TestMine(MeasurerContract, of="Mine"):
     @pytest.fixture(scope="class")
     @classmethod
     def case(cls) -> Iterator[Case]: ...
+
+`of` names the class; `test_every_measurer_is_registered` fails while one of the package is not.
 """
 
 from __future__ import annotations
 
+import ast
 import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+import tensorese
 from tensorese.errors import MeasureError
-from tensorese.measure.base import Candidate, Measurer
+from tensorese.measure.base import Cancelled, Candidate, Journal, Measurer
 from tensorese.records.nouns import Measurement, Platform, Status
 
+REGISTERED: set[str] = set()
 
-class Appends(Protocol):
-    def append(self, measurement: Measurement) -> None: ...
+
+def measurers_of_the_package() -> set[str]:
+    """Every class below `Measurer` in the source, found without importing TVM."""
+    bases: dict[str, set[str]] = {}
+    for path in Path(tensorese.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                named = {base.id for base in node.bases if isinstance(base, ast.Name)}
+                bases.setdefault(node.name, set()).update(named)
+    family = {"Measurer"}
+    while more := {name for name, over in bases.items() if over & family} - family:
+        family |= more
+    return family - {"Measurer"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """How to make the measurer, and candidates whose end is known. At least three are good."""
 
-    make: Callable[[Appends | None], Measurer]
+    make: Callable[[Journal | None], Measurer]
     platform: Platform
     good: list[Candidate]
     bad: dict[Status, Candidate]
@@ -45,6 +63,10 @@ class Broken:
 
 
 class MeasurerContract:
+    def __init_subclass__(cls, *, of: str, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        REGISTERED.add(of)
+
     @pytest.fixture(scope="class")
     @classmethod
     def journal(cls) -> list[Measurement]:
@@ -144,3 +166,43 @@ class MeasurerContract:
             assert len(dict(pending)) == len(case.good)
         except MeasureError as error:  # what was not measured must not be waited for
             assert "closed" in str(error)
+
+    def test_the_journal_may_be_set_later(self, case: Case) -> None:
+        later: list[Measurement] = []
+        with case.make(None) as measurer:
+            assert measurer.journal is None
+            measurer.journal = later
+            assert measurer.measure(case.good[:1]) == later
+
+    def test_it_measures_on_after_its_owner_has_thought(
+        self, case: Case, measurer: Measurer
+    ) -> None:
+        with measurer.thinking():
+            ticket = measurer.submit(case.good[:2])
+        assert {m.status for _, m in ticket} == {Status.OK}
+
+    def test_bests_from_elsewhere_are_no_measurements(self, case: Case) -> None:
+        with case.make(None) as measurer:
+            measurer.know_best({case.good[0].program.workload.id: 1e-12})
+            (measured,) = measurer.measure(case.good[:1])
+        assert measured.status in (Status.OK, Status.CENSORED)
+        assert min(measured.run_secs) > 1e-9
+
+    def test_cancelled_it_begins_nothing_and_journals_what_it_was_at(self, case: Case) -> None:
+        journal: list[Measurement] = []
+        with case.make(journal) as measurer:
+            measurer.measure(case.good[:1])  # up and running
+            ticket = measurer.submit(case.good * 20)
+            measurer.cancel()
+            measurer.settle()
+            measured = len(journal)
+            with pytest.raises(Cancelled, match="cancelled"):
+                list(measurer.submit(case.good))
+            finished = []
+            try:
+                finished.extend(ticket)
+            except Cancelled:
+                assert measured - 1 < ticket.n
+            time.sleep(0.2)
+            assert len(journal) == measured, "nothing is measured after it has settled"
+            assert all(m in journal for _, m in finished)

@@ -1,15 +1,22 @@
-"""One contract over every measurer: the local farm, the RPC fleet, replay."""
+"""One contract over every measurer of the package; the registry below is checked for gaps."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from measurer_contract import Case, MeasurerContract
-from tensorese.measure.base import Candidate
+from measurer_contract import REGISTERED, Case, MeasurerContract, measurers_of_the_package
+from tensorese.collect.fleet.handout import Node
+from tensorese.collect.fleet.measurer import Cluster, FleetMeasurer
+from tensorese.collect.fleet.node import NodeSettings, NodeWorker
+from tensorese.collect.session import keep_on
+from tensorese.measure.base import Candidate, Journal
 from tensorese.measure.config import FarmConfig
 from tensorese.records.nouns import (
     Measurement,
@@ -20,6 +27,7 @@ from tensorese.records.nouns import (
     TensorSpec,
     Workload,
 )
+from tensorese.targets import usable_cores
 
 
 def real_candidates() -> tuple[list[Candidate], dict[Status, Candidate]]:
@@ -32,8 +40,16 @@ def real_candidates() -> tuple[list[Candidate], dict[Status, Candidate]]:
     return good, bad
 
 
+def replayable_candidates() -> tuple[list[Candidate], dict[Status, Candidate]]:
+    """The same as a node gets them: no module, the program is replayed where it is built."""
+    good, bad = real_candidates()
+    sent = [dataclasses.replace(candidate, module="") for candidate in good]
+    refused = dataclasses.replace(bad[Status.BUILD_ERROR], module="")
+    return sent, {Status.BUILD_ERROR: refused}
+
+
 @pytest.mark.tvm
-class TestFarm(MeasurerContract):
+class TestFarm(MeasurerContract, of="Farm"):
     @pytest.fixture(scope="class")
     @classmethod
     def case(cls) -> Case:
@@ -44,7 +60,7 @@ class TestFarm(MeasurerContract):
         target = programs.host_target()
         good, bad = real_candidates()
         return Case(
-            make=lambda store: Farm(target, FarmConfig(), store=store),
+            make=lambda store: Farm(target, FarmConfig(), journal=store),
             platform=platform_of(target),
             good=good,
             bad=bad,
@@ -52,7 +68,152 @@ class TestFarm(MeasurerContract):
 
 
 @pytest.mark.tvm
-class TestRpcMeasurer(MeasurerContract):
+class TestTuningFarm(MeasurerContract, of="TuningFarm"):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def case(cls) -> Case:
+        import farm_support as programs
+        from tensorese.measure.tuning_farm import TuningFarm
+        from tensorese.targets import platform_of
+
+        target = programs.host_target()
+        good, bad = real_candidates()
+        return Case(
+            make=lambda store: TuningFarm(target, journal=store),
+            platform=platform_of(target),
+            good=good,
+            bad=bad,
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.tvm
+class TestCollectFarm(MeasurerContract, of="CollectFarm"):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def case(cls) -> Case:
+        import farm_support as programs
+        from tensorese.collect.farm import CollectFarm, collecting_on
+        from tensorese.targets import platform_of
+
+        target = programs.host_target()
+        good, bad = real_candidates()
+        platform = platform_of(target)
+        config = collecting_on(target)
+        return Case(
+            make=lambda store: CollectFarm(target, config, platform=platform, journal=store),
+            platform=platform,
+            good=good,
+            bad=bad,
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.tvm
+class TestCollectRpc(MeasurerContract, of="CollectRpc"):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def case(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
+        import farm_support as programs
+        import rpc_support
+        from tensorese.collect.farm import collecting_on
+        from tensorese.collect.remote import CollectRpc
+        from tensorese.collect.session import Session
+        from tensorese.targets import platform_of
+
+        target = programs.host_target()
+        good, bad = real_candidates()
+        folder: Path = tmp_path_factory.mktemp("devices")
+        ours = rpc_support.OURS
+        session = Session(
+            target=target,
+            platform=platform_of(target),
+            out=folder / "store",
+            farm=collecting_on(target),
+        )
+        with rpc_support.fleet(folder, ours, ours) as fleet:
+            yield Case(
+                make=lambda store: CollectRpc(session, fleet.config(ours), store),
+                platform=session.platform,
+                good=good,
+                bad=bad,
+            )
+
+
+class Host(Node):
+    """A real node worker, in this process instead of a Ray actor."""
+
+    window = 16
+
+    def __init__(self, settings: str) -> None:
+        self.name = "here"
+        self.worker = NodeWorker(settings)
+        self.text: str | None = None
+
+    def call(self, text: str) -> None:
+        self.text = self.worker.exchange(text)
+
+    def answer(self) -> str | None:
+        text, self.text = self.text, None
+        return text
+
+    def stop(self) -> None:
+        self.worker.close()
+
+
+class OneHost(Cluster):
+    def __init__(self, settings: str) -> None:
+        self.host = Host(settings)
+        self.coming: list[Node] = [self.host]
+
+    def joined(self) -> list[Node]:
+        coming, self.coming = self.coming, []
+        return coming
+
+    def lost(self, node: Node, why: str) -> None:
+        raise AssertionError(why)
+
+    def wait(self, secs: float) -> None:
+        time.sleep(0.001)
+
+    def absence(self) -> str:
+        return "the only host is away"
+
+    def close(self) -> None:
+        self.host.stop()
+
+
+@pytest.mark.tvm
+class TestFleetMeasurer(MeasurerContract, of="FleetMeasurer"):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def case(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
+        import farm_support as programs
+        from tensorese.targets import platform_of
+
+        target = programs.host_target()
+        platform = platform_of(target)
+        good, bad = replayable_candidates()
+        runs = itertools.count()
+
+        def make(store: Journal | None) -> FleetMeasurer:
+            settings = NodeSettings(
+                target=target, platform=platform.name, run=f"contract-{os.getpid()}-{next(runs)}"
+            )
+            return FleetMeasurer(OneHost(settings.to_json()), platform, journal=store)
+
+        cores = usable_cores()
+        yield Case(make=make, platform=platform, good=good, bad=bad)
+        keep_on(cores)
+
+
+@pytest.mark.null
+def test_every_measurer_is_registered() -> None:
+    assert measurers_of_the_package() == REGISTERED
+
+
+@pytest.mark.tvm
+class TestRpcMeasurer(MeasurerContract, of="RpcMeasurer"):
     @pytest.fixture(scope="class")
     @classmethod
     def case(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
@@ -67,7 +228,7 @@ class TestRpcMeasurer(MeasurerContract):
         ours = rpc_support.OURS
         with rpc_support.fleet(folder, ours, ours) as fleet:
             yield Case(
-                make=lambda store: RpcMeasurer(target, fleet.config(ours), store=store),
+                make=lambda store: RpcMeasurer(target, fleet.config(ours), journal=store),
                 platform=platform_of(target),
                 good=good,
                 bad=bad,
@@ -75,7 +236,7 @@ class TestRpcMeasurer(MeasurerContract):
 
 
 @pytest.mark.null
-class TestReplayMeasurer(MeasurerContract):
+class TestReplayMeasurer(MeasurerContract, of="ReplayMeasurer"):
     @pytest.fixture(scope="class")
     @classmethod
     def case(cls) -> Case:
@@ -88,7 +249,7 @@ class TestReplayMeasurer(MeasurerContract):
         unknown = Candidate(program=stored(99, Status.OK, platform).program, origin="random")
         bad = dict(zip(ends[3:], candidates[3:], strict=True)) | {Status.INFRA_ERROR: unknown}
         return Case(
-            make=lambda store: ReplayMeasurer(records, platform, store=store),
+            make=lambda store: ReplayMeasurer(records, platform, journal=store),
             platform=platform,
             good=candidates[:3],
             bad=bad,

@@ -87,7 +87,9 @@ def test_two_runs_of_one_search_are_equal(make_measurement: Make) -> None:
     runs = []
     for _ in range(2):
         journal: list[Measurement] = []
-        arrived = [index for index, _ in ReplayMeasurer(stored, "cpu", store=journal).submit(asked)]
+        arrived = [
+            index for index, _ in ReplayMeasurer(stored, "cpu", journal=journal).submit(asked)
+        ]
         assert arrived == list(range(len(asked)))
         runs.append(journal)
     assert runs[0] == runs[1]
@@ -131,7 +133,7 @@ def test_a_store_is_a_source_and_a_journal(tmp_path: Path, make_measurement: Mak
     journal = Store.open(tmp_path / "run", create=True)
     with Store.open(tmp_path / "records", create=True) as records:
         records.append_many([*stored, other])
-        replay = ReplayMeasurer(records, "cpu", store=journal)
+        replay = ReplayMeasurer(records, "cpu", journal=journal)
         found = replay.measure([candidate(m, origin="random") for m in stored])
         with pytest.raises(StoreError, match="no records of platform 'tpu'"):
             ReplayMeasurer(records, "tpu")

@@ -10,10 +10,10 @@ from multiprocessing import Pipe
 import pytest
 
 import farm_support as programs
-from tensorese.measure.base import Candidate
+from tensorese.measure.base import FINALIST, Cancelled, Candidate
 from tensorese.measure.crew import Worker
 from tensorese.measure.jobs import Job
-from tensorese.measure.tuning_farm import FINALIST, Cancelled, TuningFarm
+from tensorese.measure.tuning_farm import TuningFarm
 from tensorese.measure.wire import Message
 from tensorese.records.nouns import Status
 

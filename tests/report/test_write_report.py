@@ -21,8 +21,9 @@ from tensorese.records.nouns import (
     TensorSpec,
     Workload,
 )
+from tensorese.records.run_folder import RunFolderError
 from tensorese.records.store import Store
-from tensorese.report import ReportError, write_report
+from tensorese.report import write_report
 from tensorese.report.gather import gather
 from tensorese.report.svg import ticks
 
@@ -200,7 +201,7 @@ def test_a_task_not_reached_counts_with_its_first_result(tmp_path: Path) -> None
 
 
 def test_no_run_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ReportError, match=r"no readable run\.json"):
+    with pytest.raises(RunFolderError, match=r"run\.json must be readable"):
         write_report(tmp_path)
 
 

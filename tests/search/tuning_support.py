@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorese.identity import workload_of
-from tensorese.measure.base import Candidate, Measurer, Ticket
-from tensorese.measure.farm import Journal
+from tensorese.measure.base import Cancelled, Candidate, Measurer, Ticket
 from tensorese.records.nouns import Measurement, Platform, Sketch, Status, Workload, content_id
-from tensorese.search.contracts import Proposal, Proposer, TaskState
+from tensorese.search.contracts import Proposal, Proposer, Ranker, TaskState
 from tensorese.space.space import task_space
 from tensorese.tvm_env import import_tvm
 from tensorese.workloads.tasks import Task
@@ -81,13 +80,16 @@ class MadeUpMeasurer(Measurer):
     """Answers every program at once; `on_submit` may raise in the middle of a batch."""
 
     def __init__(self, *, status: Status = Status.OK, scale: float = 1e-3) -> None:
-        self.store: Journal | None = None
+        self.cancelled = False
         self.status = status
         self.scale = scale
         self.batches: list[list[str]] = []
 
     def submit(self, candidates: Sequence[Candidate]) -> Ticket:
         ticket = Ticket(len(candidates))
+        if self.cancelled:
+            ticket.put(Cancelled("cancelled before it was measured"))
+            return ticket
         self.batches.append([candidate.program.id for candidate in candidates])
         for index, candidate in enumerate(candidates):
             ok = self.status is Status.OK
@@ -100,25 +102,39 @@ class MadeUpMeasurer(Measurer):
                 error="" if ok else "made up to fail",
                 origin=candidate.origin,
             )
-            if self.store is not None:
-                self.store.append(measurement)
+            if self.journal is not None:
+                self.journal.append(measurement)
             ticket.put((index, measurement))
         return ticket
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+    def settle(self) -> None: ...
 
     def close(self) -> None: ...
 
 
 class Guess(Proposer):
-    """Random rows that are new."""
+    """Random rows that are new; it teaches its ranker and knows nothing itself."""
 
-    def __init__(self, seed: int) -> None:
-        self.rng = np.random.default_rng(seed)
+    name = "guess"
 
-    def propose(self, state: TaskState, n: int) -> list[Proposal]:
+    def __init__(self, ranker: Ranker | None = None) -> None:
+        self.ranker = ranker or Ignorant()
+
+    def update(self, measurements: Sequence[Measurement]) -> None:
+        self.ranker.update(measurements)
+
+    def propose(self, states: Sequence[TaskState], n: int) -> list[list[Proposal]]:
+        return [self._propose(state, n) for state in states]
+
+    def _propose(self, state: TaskState, n: int) -> list[Proposal]:
+        rng = state.rng(0)
         found: dict[tuple[int, tuple[int, ...]], Proposal] = {}
         for _ in range(20):
             for sketch, space in enumerate(state.space.sketches):
-                for row in space.sample(n, self.rng):
+                for row in space.sample(n, rng):
                     key = (sketch, tuple(int(v) for v in row))
                     if key not in state.seen and len(found) < n:
                         found[key] = Proposal(sketch=sketch, row=key[1], origin="guess", score=0.5)

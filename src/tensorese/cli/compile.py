@@ -18,6 +18,7 @@ def compile_command(run: Path, unpacked: bool, as_json: bool) -> None:
     Writes library.so, certificate.json and database/ into RUN.
     """
     from tensorese.deploy import compile_run
+    from tensorese.records.run_folder import LIBRARY
 
     def say(step: str) -> None:
         click.echo(f"{step} ...", err=True)
@@ -30,7 +31,7 @@ def compile_command(run: Path, unpacked: bool, as_json: bool) -> None:
         return
     for line in lines_of(certificate):
         click.echo(line)
-    click.echo(f"{run / 'library.so'}: {certificate['library']['bytes'] / 1e6:.1f} MB")
+    click.echo(f"{run / LIBRARY}: {certificate['library']['bytes'] / 1e6:.1f} MB")
 
 
 def lines_of(result: dict[str, Any]) -> list[str]:

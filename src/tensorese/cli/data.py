@@ -115,6 +115,8 @@ def info(store: Path, as_json: bool) -> None:
         f"{facts['path']}: {facts['measurements']:,} measurements of {facts['workloads']:,} "
         f"workloads, {facts['sketches']:,} sketches, {facts['bytes'] / 1e6:.1f} MB"
     )
+    if facts["programs"]:
+        click.echo(f"  {facts['programs']:,} programs listed to be measured")
     for name, counts in facts["platforms"].items():
         failures = ", ".join(f"{n:,} {status}" for status, n in counts["failures"].items())
         click.echo(

@@ -67,9 +67,9 @@ def measure(
         candidates = stored_candidates(programs, origin, limit)
     with (
         Store.open(out, create=True) as store,
-        RpcMeasurer(parsed, fleet, config, platform=platform, store=store)
+        RpcMeasurer(parsed, fleet, config, platform=platform, journal=store)
         if fleet
-        else Farm(parsed, config, platform=platform, store=store) as farm,
+        else Farm(parsed, config, platform=platform, journal=store) as farm,
         Trials(len(candidates), f"measuring on {platform.name}") as trials,
     ):
         tally = measure_new(farm, store, platform.name, candidates, trials.update)

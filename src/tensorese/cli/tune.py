@@ -15,6 +15,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--trials", type=int, default=None, help="Programs to measure, in total.")
 @click.option("--minutes", type=float, default=None, help="Wall-clock limit, everything included.")
 @click.option("--model", "ranker", default="auto", show_default=True, help="auto, none or DIR.")
+@click.option("--proposer", default="evolution", show_default=True, help="Or annealing, random.")
 @click.option("--out", type=_PATH, default=None, help="Run folder; runs/NAME if absent.")
 @click.option("--tasks", multiple=True, help="Only these: glob on name or operator, or id.")
 @click.option("--early-stopping", default=0, help="End a task after N trials without gain.")
@@ -38,6 +39,7 @@ def tune(
     trials: int | None,
     minutes: float | None,
     ranker: str,
+    proposer: str,
     out: Path | None,
     tasks: tuple[str, ...],
     early_stopping: int,
@@ -66,6 +68,7 @@ def tune(
             trials=trials,
             minutes=minutes,
             ranker=ranker,
+            proposer=proposer,
             out=out,
             tasks=tasks,
             early_stopping=early_stopping,

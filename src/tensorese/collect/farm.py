@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tensorese.errors import MeasureError
+from tensorese.measure.base import Journal
 from tensorese.measure.config import CorePlan, FarmConfig, plan_cores
 from tensorese.measure.director import Director
-from tensorese.measure.farm import Farm, Journal
+from tensorese.measure.farm import Farm
 from tensorese.measure.timing import TimingConfig
 from tensorese.records.nouns import Platform
 from tensorese.targets import target_threads, usable_cores
@@ -116,14 +117,14 @@ class CollectFarm(Farm):
         config: FarmConfig,
         *,
         platform: Platform,
-        store: Journal | None = None,
+        journal: Journal | None = None,
         layout: Layout = ISOLATED,
         on_phase: Callable[[bool], None] = lambda timing: None,
     ) -> None:
         self.layout = layout
         self.on_phase = on_phase
         self._bests: dict[str, float] = {}
-        super().__init__(target, config, platform=platform, store=store)
+        super().__init__(target, config, platform=platform, journal=journal)
 
     def _shared_bests(self) -> dict[str, float]:
         """A candidate is verified when it beats its task's best so far, not its batch's."""

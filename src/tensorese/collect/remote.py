@@ -33,7 +33,7 @@ class CollectRpc(RpcMeasurer):
     def __init__(self, session: Session, fleet: FleetConfig, store: Store) -> None:
         self._bests: dict[str, float] = {}
         super().__init__(
-            session.target, fleet, session.farm, platform=session.platform, store=store
+            session.target, fleet, session.farm, platform=session.platform, journal=store
         )
 
     def _shared_bests(self) -> dict[str, float]:
@@ -41,8 +41,7 @@ class CollectRpc(RpcMeasurer):
 
     @property
     def window(self) -> int:
-        servers = int(getattr(self._director, "servers", 0))
-        return max(_PER_SERVER * servers, _PER_SERVER * len(self.plan.builders))
+        return max(_PER_SERVER * self.servers, _PER_SERVER * len(self.plan.builders))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +58,7 @@ class OverRpc:
         self, session: Session, progress: list[TaskProgress], store: Store, on_result: OnResult
     ) -> Tally:
         with CollectRpc(session, self.fleet, store) as farm:
-            farm.best.update(stored_bests(store, session.platform.name))
+            farm.know_best(stored_bests(store, session.platform.name))
             cores = farm.plan.builders
             return _planned(session, progress, farm, cores, on_result, lambda: farm.window)
 
@@ -94,9 +93,9 @@ class OverRay:
         with _quiet_stdout():
             cluster = RayCluster(self.cluster, settings, planners=planners, say=self.say)
             with FleetMeasurer(
-                cluster, session.platform, store.append_many, patience=self.cluster.patience
+                cluster, session.platform, journal=store, patience=self.cluster.patience
             ) as fleet:
-                fleet.best.update(stored_bests(store, session.platform.name))
+                fleet.know_best(stored_bests(store, session.platform.name))
                 return _planned(session, progress, fleet, cores, on_result, lambda: fleet.ahead)
 
 

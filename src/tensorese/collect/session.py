@@ -96,11 +96,11 @@ def run_here(
         session.target,
         session.farm,
         platform=session.platform,
-        store=store,
+        journal=store,
         layout=session.layout,
         on_phase=on_phase,
     ) as farm:
-        farm.best.update(stored_bests(store, session.platform.name))
+        farm.know_best(stored_bests(store, session.platform.name))
         keep_off_lanes(farm.plan)
         pool = PlannerPool(
             [state.task for state in progress],
@@ -158,15 +158,20 @@ def progress_of(tasks: Sequence[ListedTask], store: Store, platform: str) -> lis
 
 
 def programs_of(source: Store) -> list[GivenProgram]:
-    """The programs of a store, a model's say, each once.
+    """The programs of a store, each once: those it has measurements of, then those it only lists.
 
-    Those that ran on most platforms come first: a program with several labels is worth more.
+    Of the measured those that ran on most platforms come first, a program with several labels is
+    worth more; of the others those with the highest score.
     """
     columns = ["program_id", "workload_id", "sketch_id", "decisions", "origin", "status"]
     rows = source.table(columns).to_pylist()
     found = {row["program_id"]: given_of(row) for row in rows}
     ran = Counter(row["program_id"] for row in rows if row["status"] == Status.OK)
-    return sorted(found.values(), key=lambda one: -ran[one.program])
+    measured = sorted(found.values(), key=lambda one: -ran[one.program])
+    listed = source.program_table().sort_by([("score", "descending")]).to_pylist()
+    return measured + [
+        given_of({**row, "program_id": row["id"]}) for row in listed if row["id"] not in found
+    ]
 
 
 def given_of(row: Mapping[str, Any]) -> GivenProgram:

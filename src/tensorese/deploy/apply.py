@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from tensorese.deploy.errors import DeployError
-from tensorese.deploy.folder import Best
 from tensorese.deploy.plain import plain_schedule
 from tensorese.identity import structure_of, workload_of
 from tensorese.records.nouns import Workload, canonical_json
+from tensorese.records.run_folder import BestProgram
 from tensorese.tvm_env import import_tvm
 
 LAYOUT_COPY = "meta_schedule.layout_rewrite_preproc"
@@ -52,7 +52,7 @@ def normalised(function: Any) -> Any:
     return tvm.IRModule({"main": function.with_attr("tirx.noalias", True)})
 
 
-def scheduled_module(best: Best, workload: Any, target: str, *, prepack: bool = True) -> Any:
+def scheduled_module(best: BestProgram, workload: Any, target: str, *, prepack: bool = True) -> Any:
     """The program's TIR, with or without the copies that re-lay its weights.
 
     A program recorded without its postprocessing tail is postprocessed here.
@@ -100,7 +100,7 @@ def without_layouts(trace: str) -> str:
 
 
 def apply_programs(
-    prepared: Any, best: Mapping[str, Best], target: str, *, prepack: bool = True
+    prepared: Any, best: Mapping[str, BestProgram], target: str, *, prepack: bool = True
 ) -> Applied:
     """`prepared` with every kernel that has a program scheduled by it, the others plainly.
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from tensorese.deploy.build import build_library
 from tensorese.deploy.compile import Step, Timing, make_arena, measure, prepare_run
-from tensorese.deploy.folder import BENCH, read_run, write_json
+from tensorese.deploy.folder import read_run
 from tensorese.deploy.library import load
+from tensorese.records.run_folder import BENCH, write_object
 
 
 def bench_run(
@@ -46,5 +47,5 @@ def bench_run(
             on_step(f"timing {', '.join(arena.contenders)}")
             result = measure(built, arena, timing or Timing())
     result |= {"model": found.model, "network": found.network, "target": found.target}
-    write_json(found.path / BENCH, result)
+    write_object(found.path / BENCH, result)
     return result

@@ -20,10 +20,11 @@ from tensorese.deploy.build import build_library, sha256
 from tensorese.deploy.database import write_database
 from tensorese.deploy.errors import DeployError
 from tensorese.deploy.explain import explain, kernel_rows
-from tensorese.deploy.folder import CERTIFICATE, DATABASE, Run, read_run, write_json
+from tensorese.deploy.folder import Run, read_run
 from tensorese.deploy.library import Argument, Signature
 from tensorese.deploy.systems import available, is_onnx
 from tensorese.deploy.verdict import compare, difference, tolerance
+from tensorese.records.run_folder import CERTIFICATE, DATABASE, write_object
 from tensorese.targets import target_threads
 from tensorese.tvm_env import import_tvm, toolchain_of
 from tensorese.workloads import load_network, prepare
@@ -283,4 +284,4 @@ def _ship(built: Built, library: Path, certificate: dict[str, Any]) -> None:
     except OSError as error:
         aside.unlink(missing_ok=True)
         raise DeployError(f"{run.library} cannot be written: {error.strerror}") from None
-    write_json(run.path / CERTIFICATE, certificate)
+    write_object(run.path / CERTIFICATE, certificate)

@@ -15,9 +15,9 @@ import numpy as np
 from tensorese import pages
 from tensorese.deploy.build import sha256
 from tensorese.deploy.errors import DeployError
-from tensorese.deploy.folder import CERTIFICATE, LIBRARY, read_json
 from tensorese.deploy.threads import Pool
 from tensorese.errors import did_you_mean
+from tensorese.records.run_folder import CERTIFICATE, LIBRARY, read_object
 from tensorese.targets import target_threads
 from tensorese.tvm_env import import_tvm
 
@@ -75,7 +75,7 @@ def load(run: str | os.PathLike[str], *, pin: bool = True) -> Library:
     the calling thread stays on its core during a call, and only then.
     """
     folder = Path(run)
-    certificate = read_json(folder / CERTIFICATE, "run `tensorese compile` on the folder first")
+    certificate = read_object(folder / CERTIFICATE, "run `tensorese compile` on the folder first")
     try:
         signature = Signature.from_dict(certificate["signature"])
         wanted = str(certificate["library"]["sha256"])

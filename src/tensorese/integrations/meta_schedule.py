@@ -95,7 +95,7 @@ def search_strategy(
     judge = ranker or OnlineRanker()
 
     def make() -> Any:
-        inner = TaskSearch(Evolution(judge, config, seed), judge, platform)
+        inner = TaskSearch(Evolution(judge, config, seed), platform)
         return TensoreseSearch(inner)
 
     @derived_object

@@ -12,7 +12,7 @@ from tensorese.integrations.programs import (
     program_of,
     target_json,
 )
-from tensorese.search.contracts import Proposer, Ranker, TaskState
+from tensorese.search.contracts import Proposer, TaskState
 from tensorese.space.materialise import materialise
 from tensorese.space.space import task_space
 from tensorese.tvm_env import import_tvm
@@ -24,9 +24,8 @@ _ATTEMPTS = 4  # batches of which TVM may refuse every row before a task is call
 class TaskSearch:
     """One task: from the first `pre_tuning` to the last result."""
 
-    def __init__(self, proposer: Proposer, ranker: Ranker | None, platform: str) -> None:
+    def __init__(self, proposer: Proposer, platform: str) -> None:
         self.proposer = proposer
-        self.ranker = ranker
         self.platform = platform
         self.module: Any = None
         self.target: Any = None
@@ -54,7 +53,8 @@ class TaskSearch:
         if self.state is None:
             return None
         for _ in range(_ATTEMPTS):
-            proposals = self.proposer.propose(self.state, min(self.batch, self.left))
+            (proposals,) = self.proposer.propose([self.state], min(self.batch, self.left))
+            self.state.batch += 1
             if not proposals:
                 return None
             self.state.promise(proposals)
@@ -79,8 +79,7 @@ class TaskSearch:
         ]
         for measurement in found:
             state.add(measurement)
-        if self.ranker is not None:
-            self.ranker.update(found)
+        self.proposer.update(found)
 
 
 def _candidate(schedule: Any) -> Any:

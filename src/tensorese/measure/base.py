@@ -1,17 +1,31 @@
-"""What is measured and by whom: `Candidate`, the `Measurer` contract and its `Ticket`."""
+"""What is measured and by whom: `Candidate`, the `Measurer` contract, its `Ticket`, `Journal`."""
 
 from __future__ import annotations
 
 import queue
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from tensorese.errors import MeasureError
 from tensorese.records.nouns import Measurement, Program, Status
+
+FINALIST = "finalist"
+"""The origin of candidates that are timed again, longer, before one is called the best."""
+
+
+class Cancelled(MeasureError):
+    """What a ticket raises for candidates that were given up: see `Measurer.cancel`."""
+
+
+class Journal(Protocol):
+    """Where measurements go before anybody sees them: a `records.Store`, say."""
+
+    def append(self, measurement: Measurement) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +86,9 @@ class Ticket:
 class Measurer(ABC):
     """Turns candidates into measurements. A bad candidate is a status, never an exception."""
 
+    journal: Journal | None = None
+    """Receives every measurement before its ticket does; may be set while nothing is in flight."""
+
     @abstractmethod
     def submit(self, candidates: Sequence[Candidate]) -> Ticket:
         """Starts measuring and returns at once; results arrive as they complete."""
@@ -81,10 +98,34 @@ class Measurer(ABC):
         """Candidates it can work on side by side: with fewer in flight it is idle in part."""
         return 1
 
+    def know_best(self, latencies: Mapping[str, float]) -> None:
+        """Best latencies reached elsewhere, by workload id: hopeless candidates may be cut short
+        against them. A measurer that times nothing ignores them."""
+        return
+
     def measure(self, candidates: Sequence[Candidate]) -> list[Measurement]:
         """Measures and waits; results in the order of `candidates`."""
         results: dict[int, Measurement] = dict(self.submit(candidates))
         return [results[i] for i in range(len(candidates))]
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """From now on nothing is begun; callable from a signal handler, final.
+
+        What is being measured is finished and journalled; tickets that wait for anything else,
+        later ones included, raise `Cancelled`.
+        """
+
+    @abstractmethod
+    def settle(self) -> None:
+        """After `cancel`: waits until everything that was being measured is in the journal."""
+
+    def thinking(self) -> AbstractContextManager[None]:
+        """Inside, the caller works hard: a measurer that times on its cores holds back meanwhile.
+
+        The default is for one that times elsewhere, or not at all.
+        """
+        return nullcontext()
 
     @abstractmethod
     def close(self) -> None:

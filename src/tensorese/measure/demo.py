@@ -61,7 +61,7 @@ def conv2d_demo(
     config = FarmConfig(timing=TimingConfig(censor_ratio=1000.0))
     with (
         Store.open(out, create=True) as store,
-        Farm(target, config, platform=platform, store=store) as farm,
+        Farm(target, config, platform=platform, journal=store) as farm,
     ):
         tally = measure_new(farm, store, platform.name, candidates, on_result)
     with Store.open(out) as store:

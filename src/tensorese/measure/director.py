@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from tensorese.errors import MeasureError
-from tensorese.measure.base import Ticket
+from tensorese.measure.base import Cancelled, Ticket
 from tensorese.measure.crew import Crew, Worker, take_crew
 from tensorese.measure.jobs import Job, Recorder, death_of
 from tensorese.measure.second_look import SecondLook
@@ -240,6 +240,8 @@ class Director:
     # -- scheduling -----------------------------------------------------------------------
 
     def _dispatch(self) -> None:
+        if self.farm.cancelled:
+            self._drop_waiting()
         if self.plan.exclusive:
             self._choose_phase()
         if self.timing_phase or not self.plan.exclusive:
@@ -247,10 +249,28 @@ class Director:
         if not self.timing_phase or not self.plan.exclusive:
             self._dispatch_builds()
 
+    def _drop_waiting(self) -> None:
+        """What has been timed is recorded, the rest is given up."""
+        waiting = [*self.to_build, *self.built]
+        self.to_build.clear()
+        self.built.clear()
+        at_work = {w.job for w in self.workers.values() if isinstance(w.job, Job)}
+        contenders = [*self.second_look.forget(), *(job for job in waiting if job.run)]
+        for job in dict.fromkeys(contenders):
+            if job not in at_work:
+                self._finish(job, Status.OK, run=job.run)
+        for ticket in {job.ticket for job in waiting if not job.run}:
+            ticket.put(Cancelled("cancelled before it was measured"))
+        if not self._is_timing():
+            self.farm.settled.set()
+
+    def _is_timing(self) -> bool:
+        return any(w.job for w in self.workers.values() if w.role == self.run_role)
+
     def _choose_phase(self) -> None:
         """Shared cores: either builders work or one program is timed, never both."""
         builders = [w for w in self.workers.values() if w.role == "build"]
-        if any(w.job for w in self.workers.values() if w.role == "run"):
+        if self._is_timing():
             return
         building = any(w.job for w in builders)
         if self.timing_phase:
@@ -357,6 +377,11 @@ class Director:
     def _is_looked_at_again(self, job: Job, reply: Message) -> bool:
         """Keeps a contender, or sends it round once more; its samples are collected in `run`."""
         look = self.second_look
+        if self.farm.cancelled:
+            if job.run:
+                look.seen(job, reply)  # forgotten with the others: nobody else ends it
+                self._finish(job, Status.OK, run=job.run)
+            return bool(job.run)
         if job.run:
             look.seen(job, reply)
             if job.looks > 0:
@@ -399,9 +424,9 @@ class Director:
         measurement = self._record(job, status, error, run)
         with contextlib.suppress(OSError):
             os.unlink(job.artifact)
-        if self.farm.store is not None:
+        if self.farm.journal is not None:
             try:
-                self.farm.store.append(measurement)
+                self.farm.journal.append(measurement)
             except BaseException as error:
                 job.ticket.put(error)  # no longer in any queue that `fail_all` looks into
                 raise

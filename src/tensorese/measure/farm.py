@@ -13,26 +13,19 @@ import json
 import os
 import threading
 from collections import deque
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
 
 from tensorese.errors import MeasureError
-from tensorese.measure.base import Candidate, Measurer, Ticket
+from tensorese.measure.base import Candidate, Journal, Measurer, Ticket
 from tensorese.measure.config import CorePlan, FarmConfig, plan_cores
 from tensorese.measure.director import Director
 from tensorese.measure.jobs import Job
-from tensorese.records.nouns import Measurement, Platform
+from tensorese.records.nouns import Platform
 from tensorese.targets import platform_of, usable_cores
 
 
-class Journal(Protocol):
-    """Where measurements go before anybody sees them: a `records.Store`, or none."""
-
-    def append(self, measurement: Measurement) -> None: ...
-
-
 class Farm(Measurer):
-    """Measures on this machine. `store` receives every measurement before it is handed out."""
+    """Measures on this machine."""
 
     def __init__(
         self,
@@ -40,12 +33,12 @@ class Farm(Measurer):
         config: FarmConfig | None = None,
         *,
         platform: Platform | None = None,
-        store: Journal | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self.target = target
         self.config = config or FarmConfig()
         self.platform = platform or platform_of(target)
-        self.store = store
+        self.journal = journal
         self.kind = str(json.loads(target)["kind"])
         self.plan = self._plan_cores()
         self.best: dict[str, float] = {}
@@ -53,6 +46,9 @@ class Farm(Measurer):
         self._inbox: deque[Job] = deque()
         self._ids = itertools.count()
         self._closing = False
+        self.cancelled = False
+        self.settled = threading.Event()
+        """Set once nothing is timed any more after `cancel`."""
         self._failure: BaseException | None = None
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
@@ -91,6 +87,17 @@ class Farm(Measurer):
         """The best latencies that a batch's candidates are held against: its own."""
         return {}
 
+    def know_best(self, latencies: Mapping[str, float]) -> None:
+        for workload, secs in latencies.items():
+            self.best[workload] = min(secs, self.best.get(workload, secs))
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        self._wake()
+
+    def settle(self) -> None:
+        self.settled.wait()
+
     def close(self) -> None:
         if not self._closing:
             self._closing = True
@@ -111,4 +118,5 @@ class Farm(Measurer):
             self._failure = error
             self._director.fail_all(error)
         finally:
+            self.settled.set()  # nobody waits for a thread that has ended
             self._director.crew.close()

@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from tensorese.errors import MeasureError
-from tensorese.measure.base import Candidate, Measurer, Ticket
-from tensorese.measure.farm import Journal
+from tensorese.measure.base import Cancelled, Candidate, Journal, Measurer, Ticket
 from tensorese.records.nouns import Measurement, Platform, Program, Status, content_id
 from tensorese.records.store import Split, Store
 
@@ -35,18 +34,18 @@ class ReplayMeasurer(Measurer):
         source: Store | Iterable[Measurement],
         platform: Platform | str,
         *,
-        store: Journal | None = None,
+        journal: Journal | None = None,
         split: Split = "train",
     ) -> None:
         name = platform if isinstance(platform, str) else platform.name
         self.platform = Platform(name=name) if isinstance(platform, str) else platform
-        self.store = store
+        self.journal = journal
         self.simulated_secs = 0.0
         """Build and run seconds that the answers so far took when they were measured."""
         self._stored: dict[str, list[Measurement]] = {}
         self._given: Counter[str] = Counter()
         self._trials = 0
-        self._closed = False
+        self._cancelled = self._closed = False
         if isinstance(source, Store):
             source = source.measurements(platform=name, split=split)
         for measurement in source:
@@ -67,12 +66,21 @@ class ReplayMeasurer(Measurer):
         if self._closed:
             raise MeasureError("a closed measurer cannot measure; create another")
         ticket = Ticket(len(candidates))
+        if self._cancelled:
+            ticket.put(Cancelled("cancelled before it was measured"))
+            return ticket
         for index, candidate in enumerate(candidates):
             measurement = self._answer(candidate)
-            if self.store is not None:
-                self.store.append(measurement)
+            if self.journal is not None:
+                self.journal.append(measurement)
             ticket.put((index, measurement))
         return ticket
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+    def settle(self) -> None:
+        """Nothing is under way between two calls."""
 
     def close(self) -> None:
         self._closed = True

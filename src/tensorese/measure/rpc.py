@@ -21,10 +21,11 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from tensorese.errors import MeasureError
+from tensorese.measure.base import Journal
 from tensorese.measure.config import CorePlan, FarmConfig
 from tensorese.measure.crew import Worker
 from tensorese.measure.director import Director
-from tensorese.measure.farm import Farm, Journal
+from tensorese.measure.farm import Farm
 from tensorese.measure.jobs import Job
 from tensorese.measure.rpc_config import FleetConfig
 from tensorese.measure.wire import Message
@@ -48,18 +49,23 @@ class RpcMeasurer(Farm):
         config: FarmConfig | None = None,
         *,
         platform: Platform | None = None,
-        store: Journal | None = None,
+        journal: Journal | None = None,
     ) -> None:
         """`fleet` is `FleetConfig.resolve()`, so TVM_TRACKER_HOST, _PORT and _KEY, by default."""
         self.fleet = fleet or FleetConfig.resolve()
         # One sentinel cannot speak for many devices.
         config = dataclasses.replace(config or FarmConfig(), sentinel_secs=0.0)
-        super().__init__(target, config, platform=platform, store=store)
+        super().__init__(target, config, platform=platform, journal=journal)
 
     def _plan_cores(self) -> CorePlan:
         cores = tuple(usable_cores())
         threads = target_threads(self.target)
         return CorePlan(lanes=(), builders=cores, exclusive=False, threads=threads)
+
+    @property
+    def servers(self) -> int:
+        """Devices that the tracker had when it was last asked."""
+        return self._director.servers if isinstance(self._director, _RpcDirector) else 0
 
     def _make_director(self) -> Director:
         return _RpcDirector(self, self.fleet)

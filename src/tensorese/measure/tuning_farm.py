@@ -16,18 +16,15 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from tensorese.errors import MeasureError
+from tensorese.measure.base import FINALIST
 from tensorese.measure.config import FarmConfig
 from tensorese.measure.director import Director
 from tensorese.measure.farm import Farm
 from tensorese.measure.jobs import Job
 from tensorese.measure.timing import TimingConfig
 from tensorese.measure.wire import Message
-from tensorese.records.nouns import Status
 
-FINALIST = "finalist"
-"""The origin of candidates that are timed again with `STRICT`."""
-STRICT = TimingConfig(
+STRICT = TimingConfig(  # of finalists
     min_samples=10,
     max_samples=80,
     budget_ms=100.0,
@@ -49,20 +46,14 @@ _PATIENCE = ((8, 8.0, 2.0), (3, 16.0, 6.0))
 """Of so many known builds, so many times the median is allowed, and at least so many seconds."""
 
 
-class Cancelled(MeasureError):
-    """What a ticket gives for candidates that were not started any more."""
-
-
 class TuningFarm(Farm):
-    """A `Farm` that can be held and emptied."""
+    """A `Farm` that can be held."""
 
     def __init__(self, target: str, config: FarmConfig = TUNING, **kwargs: Any) -> None:
         self.held = False
-        self.cancelled = False
         self.calm = threading.Event()
         """Set while no program is timed."""
         self.calm.set()
-        self.settled = threading.Event()
         self.phase_lock = threading.Lock()
         self.bests: dict[str, float] = {}
         """Of the whole run: who does not contend for a task's best is neither checked nor timed
@@ -77,7 +68,6 @@ class TuningFarm(Farm):
 
     @contextlib.contextmanager
     def thinking(self) -> Iterator[None]:
-        """No timed run happens inside, where those would share this process's cores."""
         if not self.plan.exclusive or self._failure is not None:
             yield
             return
@@ -90,15 +80,6 @@ class TuningFarm(Farm):
         finally:
             self.held = False
             self._wake()
-
-    def cancel(self) -> None:
-        """The candidate being timed is finished and stored, the others raise `Cancelled`."""
-        self.cancelled = True
-        self._wake()
-
-    def settle(self) -> None:
-        """After `cancel`: waits for the candidate that was being timed."""
-        self.settled.wait()
 
 
 class TuningDirector(Director):
@@ -115,29 +96,11 @@ class TuningDirector(Director):
             super().run()
         finally:
             self.farm.calm.set()  # nobody waits for a thread that has ended
-            self.farm.settled.set()
 
     def _dispatch(self) -> None:
-        if self.farm.cancelled:
-            self._drop_waiting()
-        if self.kept:
+        if self.kept and not self.farm.cancelled:
             self._skip_known_builds()
         super()._dispatch()
-
-    def _drop_waiting(self) -> None:
-        """What has been timed is recorded, the rest is given up."""
-        waiting = [*self.to_build, *self.built]
-        self.to_build.clear()
-        self.built.clear()
-        at_work = {w.job for w in self.workers.values() if isinstance(w.job, Job)}
-        contenders = [*self.second_look.forget(), *(job for job in waiting if job.run)]
-        for job in dict.fromkeys(contenders):
-            if job not in at_work:
-                self._finish(job, Status.OK, run=job.run)
-        for ticket in {job.ticket for job in waiting if not job.run}:
-            ticket.put(Cancelled("cancelled before it was measured"))
-        if not self._is_timing():
-            self.farm.settled.set()
 
     def _choose_phase(self) -> None:
         with self.farm.phase_lock:
@@ -151,9 +114,6 @@ class TuningDirector(Director):
                 self.farm.calm.clear()
             else:
                 self.farm.calm.set()
-
-    def _is_timing(self) -> bool:
-        return any(w.job for w in self.workers.values() if w.role == "run")
 
     def _until_next_deadline(self) -> float | None:
         if not self.farm.held:
@@ -216,13 +176,7 @@ class TuningDirector(Director):
     def _is_looked_at_again(self, job: Job, reply: Message) -> bool:
         if job.candidate.origin == FINALIST:
             return False  # its turns are its other looks
-        if not self.farm.cancelled:
-            return super()._is_looked_at_again(job, reply)
-        if not job.run:
-            return False
-        self.second_look.seen(job, reply)  # it was forgotten with the others: nobody else ends it
-        self._finish(job, Status.OK, run=job.run)
-        return True
+        return super()._is_looked_at_again(job, reply)
 
     def _record(self, job: Job, *rest: Any) -> Any:
         if job.candidate.origin == FINALIST:

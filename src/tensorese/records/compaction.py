@@ -20,7 +20,7 @@ from tensorese.records.parts import LEVEL, SMALLEST, Part, sync_folder, to_table
 from tensorese.records.rows import Row, sketch_row, workload_row
 
 # Nouns are few and read at every opening: they are kept together more eagerly.
-MAX_PARTS = {"workloads": 2, "sketches": 2, "measurements": 8}
+MAX_PARTS = {"workloads": 2, "sketches": 2, "programs": 8, "measurements": 8}
 
 
 def exclusive(folder: Path) -> FileLock:
@@ -35,20 +35,24 @@ def exclusive(folder: Path) -> FileLock:
 
 
 def add_parts(
-    folder: Path, workloads: Mapping[str, Workload], sketches: Mapping[str, Sketch], table: Any
+    folder: Path,
+    workloads: Mapping[str, Workload],
+    sketches: Mapping[str, Sketch],
+    table: Any,
+    kind: str = "measurements",
 ) -> None:
-    """Writes what is new; the caller holds the lock of `exclusive`."""
+    """Writes nouns that are new, and the rows of `kind`; the caller holds the lock."""
     stored = Contents(folder)
     stored.refresh_parts()
     fresh = {
         "workloads": [workload_row(w) for i, w in workloads.items() if i not in stored.workloads],
         "sketches": [sketch_row(s) for i, s in sketches.items() if i not in stored.sketches],
     }
-    for kind, rows in fresh.items():
+    for noun, rows in fresh.items():
         if rows:
-            write_part(folder, kind, to_table(kind, rows))
+            write_part(folder, noun, to_table(noun, rows))
     if table.num_rows:
-        write_part(folder, "measurements", table)
+        write_part(folder, kind, table)
 
 
 def compact(folder: Path) -> int:

@@ -56,6 +56,8 @@ class Contents:
         self.workloads: Nouns[Workload] = Nouns(row_workload)
         self.sketches: Nouns[Sketch] = Nouns(row_sketch)
         self.parts: dict[Path, Part] = {}
+        self.program_parts: dict[Path, Part] = {}
+        """Of programs nobody has measured yet."""
         self._journals: dict[Path, tuple[JournalReader, list[Row]]] = {}
         self._nouns_read: set[Path] = set()
         self._measured: set[tuple[str, str]] = set()
@@ -108,8 +110,12 @@ class Contents:
             self.workloads.add(row)
         for row in self._unread("sketches"):
             self.sketches.add(row)
-        paths = set(self.folder.glob("measurements-*.parquet"))
-        self.parts = {p: self.parts.get(p) or Part(p) for p in sorted(paths)}
+        self.parts = self._listed("measurements", self.parts)
+        self.program_parts = self._listed("programs", self.program_parts)
+
+    def _listed(self, kind: str, known: Mapping[Path, Part]) -> dict[Path, Part]:
+        paths = sorted(self.folder.glob(f"{kind}-*.parquet"))
+        return {path: known.get(path) or Part(path) for path in paths}
 
     def _unread(self, kind: str) -> list[Row]:
         rows: list[Row] = []
@@ -132,6 +138,13 @@ class Contents:
             tables.append(fresh.select(names) if names else fresh)
         table = pa.concat_tables([t.replace_schema_metadata() for t in tables])
         return drop_repeats(table) if len(tables) > 1 or rows else table
+
+    def programs(self) -> Any:
+        """Every unmeasured program once, as an Arrow table."""
+        tables = [part.read() for part in self.program_parts.values()]
+        tables = tables or [to_table("programs", [])]
+        table = pa.concat_tables([one.replace_schema_metadata() for one in tables])
+        return drop_repeats(table) if len(tables) > 1 else table
 
     def leaders(self) -> list[Row]:
         """Rows among which is the best of every (platform, workload, split)."""

@@ -32,6 +32,11 @@ SCHEMAS: dict[str, Any] = {
         + [("module", _TEXT)]
     ),
     "sketches": pa.schema([(name, _TEXT) for name in ("id", "dialect", "body", "slots")]),
+    "programs": pa.schema(
+        [(name, _TEXT) for name in ("id", "workload_id", "sketch_id")]
+        + [("decisions", pa.list_(pa.int64())), ("tail", _TEXT), ("origin", _TEXT)]
+        + [("score", pa.float64())]
+    ),
     "measurements": pa.schema(
         [
             ("id", _TEXT),
@@ -58,7 +63,7 @@ SCHEMAS: dict[str, Any] = {
     ),
 }
 # Nearly every value of these is its own: a dictionary would only be in the way.
-_UNIQUE = {"id", "program_id", "latency"}
+_UNIQUE = {"id", "program_id", "latency", "score"}
 # Of numbers alike in size the first bytes agree: apart from the others they pack to nothing.
 _SECONDS = {"latency", "run_secs.list.element", "build_secs", "time"}
 _SMALL_ROWS = 20_000

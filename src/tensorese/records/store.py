@@ -10,9 +10,9 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import pyarrow.compute as pc
 
@@ -22,6 +22,7 @@ from tensorese.records.contents import Contents, new_rows
 from tensorese.records.journal import JournalWriter, Problem, write_error
 from tensorese.records.nouns import Measurement, Sketch, Status, Workload
 from tensorese.records.parts import SCHEMA_VERSION, check_version, to_table
+from tensorese.records.programs import UnmeasuredProgram, row_unmeasured, unmeasured_row
 from tensorese.records.rows import (
     Row,
     measurement_row,
@@ -31,6 +32,7 @@ from tensorese.records.rows import (
 )
 
 Split = Literal["all", "train", "test"]
+T = TypeVar("T")
 
 HEAD = "store.json"
 SCRATCH = ".store.json"  # another process may be founding the same store
@@ -137,18 +139,44 @@ class Store:
         self.compact()
         return len(known) - before
 
+    def add_programs(self, programs: Iterable[UnmeasuredProgram]) -> int:
+        """Writes programs nobody has measured yet; returns how many the store did not list."""
+        known = set(self.program_table()["id"].to_pylist())
+        before = len(known)
+        stream = iter(programs)
+        while batch := list(itertools.islice(stream, INGEST_ROWS)):
+            fresh: dict[str, UnmeasuredProgram] = {}
+            for one in batch:
+                if one.program.id not in known:
+                    fresh.setdefault(one.program.id, one)
+            known.update(fresh)
+            self._add(
+                {one.program.workload.id: one.program.workload for one in fresh.values()},
+                {one.program.sketch.id: one.program.sketch for one in fresh.values()},
+                to_table("programs", [unmeasured_row(one) for one in fresh.values()]),
+                "programs",
+            )
+        self.compact()
+        return len(known) - before
+
     def absorb(self, other: Store) -> int:
         """Copies what this store lacks; returns how many measurements that was."""
         table = new_rows(other.table(), self.table(["id"])["id"])
         self._add(other.workloads(), other.sketches(), table)
+        programs = new_rows(other.program_table(), self.program_table()["id"])
+        self._add({}, {}, programs, "programs")
         self.compact()
         return int(table.num_rows)
 
     def _add(
-        self, workloads: Mapping[str, Workload], sketches: Mapping[str, Sketch], table: Any
+        self,
+        workloads: Mapping[str, Workload],
+        sketches: Mapping[str, Sketch],
+        table: Any,
+        kind: str = "measurements",
     ) -> None:
         with compaction.exclusive(self.path):
-            compaction.add_parts(self.path, workloads, sketches, table)
+            compaction.add_parts(self.path, workloads, sketches, table, kind)
 
     def compact(self) -> int:
         """Moves this writer's journal and those of dead writers into Parquet."""
@@ -217,6 +245,24 @@ class Store:
         for batch in table.to_batches(max_chunksize=READ_ROWS):
             yield from self._decode(batch.to_pylist())
 
+    def program_table(self) -> Any:
+        """The programs nobody has measured yet, as an Arrow table."""
+        self._contents.refresh()
+        return self._contents.programs()
+
+    def programs(
+        self, *, workload: str | None = None, untried_on: str | None = None
+    ) -> Iterator[UnmeasuredProgram]:
+        """Programs written by `add_programs`; with `untried_on` a platform, those that this store
+        has no measurement of there."""
+        table = self.program_table()
+        if workload is not None:
+            table = table.filter(pc.equal(table["workload_id"], workload))
+        tried = self._contents.measured() if untried_on is not None else set()
+        for batch in table.to_batches(max_chunksize=READ_ROWS):
+            rows = [row for row in batch.to_pylist() if (row["id"], untried_on) not in tried]
+            yield from self._decoded(rows, row_unmeasured, "program")
+
     def best(self, platform: str, *, split: Split = "all") -> dict[str, Measurement]:
         """The fastest valid measurement of every workload on this platform, by workload id."""
         self._contents.refresh()
@@ -245,6 +291,7 @@ class Store:
             "measurements": table.num_rows,
             "workloads": len(self._contents.workloads),
             "sketches": len(self._contents.sketches),
+            "programs": self._contents.programs().num_rows,
             "test_rows": _count(table, "split", "test"),
             "bytes": sum(_size(path) for path in self.path.rglob("*")),
             "platforms": {
@@ -264,13 +311,21 @@ class Store:
             )
 
     def _decode(self, rows: Iterable[Row]) -> Iterator[Measurement]:
+        return self._decoded(rows, row_measurement, "measurement")
+
+    def _decoded(
+        self,
+        rows: Iterable[Row],
+        decode: Callable[[Row, Mapping[str, Workload], Mapping[str, Sketch]], T],
+        what: str,
+    ) -> Iterator[T]:
         workloads, sketches = self._contents.workloads, self._contents.sketches
         for row in rows:
             try:
-                yield row_measurement(row, workloads, sketches)
+                yield decode(row, workloads, sketches)
             except KeyError as missing:
-                what = f"left out: it refers to {missing}, which the store lacks"
-                self._dangling[row["id"]] = Problem(file=f"measurement {row['id']}", what=what)
+                why = f"left out: it refers to {missing}, which the store lacks"
+                self._dangling[row["id"]] = Problem(file=f"{what} {row['id']}", what=why)
 
 
 def _found(folder: Path, *, create: bool) -> None:

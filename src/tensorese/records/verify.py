@@ -46,12 +46,13 @@ class _Checker:
         for name, entries, _ in journals:
             measurements = [entry["row"] for entry in entries if entry["kind"] == "measurement"]
             yield from _limited(name, self._measurements(name, measurements))
-        for path, table in self._parts("measurements"):
-            if isinstance(table, Problem):
-                yield table
-                continue
-            rows = (row for batch in table.to_batches(4096) for row in batch.to_pylist())
-            yield from _limited(path.name, self._measurements(path.name, rows))
+        for kind, check in (("programs", self._programs), ("measurements", self._measurements)):
+            for path, table in self._parts(kind):
+                if isinstance(table, Problem):
+                    yield table
+                    continue
+                rows = (row for batch in table.to_batches(4096) for row in batch.to_pylist())
+                yield from _limited(path.name, check(path.name, rows))
 
     def _journals(self) -> Iterator[tuple[str, list[dict[str, Any]], list[Problem]]]:
         for path in sorted(self.store.path.glob(PATTERN)):
@@ -103,7 +104,20 @@ class _Checker:
             if what := self._wrong(row):
                 yield Problem(file=name, what=f"measurement {row['id']} {what}")
 
+    def _programs(self, name: str, rows: Any) -> Iterator[Problem]:
+        for row in rows:
+            self.checked["programs"] += 1
+            if what := self._wrong_program(row, row["id"]):
+                yield Problem(file=name, what=f"program {row['id']} {what}")
+
     def _wrong(self, row: Row) -> str:
+        if what := self._wrong_program(row, row["program_id"]):
+            return what
+        if (row["status"] == Status.OK) != (row["latency"] is not None):
+            return f"has status {row['status']} and latency {row['latency']}"
+        return ""
+
+    def _wrong_program(self, row: Row, id_: str) -> str:
         sketch = self.sketches.get(row["sketch_id"])
         if sketch is None:
             return f"refers to sketch {row['sketch_id']}, which the store lacks"
@@ -111,10 +125,8 @@ class _Checker:
             return f"refers to workload {row['workload_id']}, which the store lacks"
         if len(row["decisions"]) != sketch.n_decisions:
             return f"has {len(row['decisions'])} decisions for {sketch.n_decisions} places"
-        if program_id(row["workload_id"], row["sketch_id"], row["decisions"]) != row["program_id"]:
+        if program_id(row["workload_id"], row["sketch_id"], row["decisions"]) != id_:
             return "is not the program its id says"
-        if (row["status"] == Status.OK) != (row["latency"] is not None):
-            return f"has status {row['status']} and latency {row['latency']}"
         return ""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tensorese.report.gather import ReportError
 from tensorese.report.write import write_report
 
-__all__ = ["ReportError", "write_report"]
+__all__ = ["write_report"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -10,15 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tensorese.errors import StoreError, TensoreseError
 from tensorese.measure.peak import believed
-from tensorese.records.store import Store
+from tensorese.records.run_folder import BENCH, BEST, CERTIFICATE, RunFolder
 
 Point = tuple[float, float]
-
-
-class ReportError(TensoreseError):
-    """A folder no report can be drawn from."""
 
 
 @dataclass(kw_only=True)
@@ -74,12 +68,10 @@ class Report:
 
 
 def gather(run: Path) -> Report:
-    head = _json(run / "run.json")
-    if head is None:
-        raise ReportError(f"{run} must be a run folder, but it has no readable run.json")
-    batches = _lines(run / "batches.jsonl")
-    outcomes = _outcomes(run / "store")
-    tasks = _tasks(head, _json(run / "best.json") or {}, batches, outcomes)
+    folder = RunFolder.read(run)
+    head, batches = folder.head, folder.batches
+    outcomes = folder.outcomes(["program_id", "workload_id", "status", "latency", "error"])
+    tasks = _tasks(head, folder.optional(BEST), batches, outcomes)
     by_trials, by_time = _progress(tasks, batches)
     predicted, agreement = _predictions(batches, outcomes)
     return Report(
@@ -92,44 +84,9 @@ def gather(run: Path) -> Report:
         agreement=agreement,
         phases=_phases(batches),
         trials=sum(len(batch.get("proposed", ())) for batch in batches),
-        certificate=_json(run / "certificate.json") or {},
-        bench=_json(run / "bench.json") or {},
+        certificate=folder.optional(CERTIFICATE),
+        bench=folder.optional(BENCH),
     )
-
-
-def _json(path: Path) -> dict[str, Any] | None:
-    try:
-        value = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """A killed run's last line may be half a line: it is left out."""
-    found = []
-    try:
-        text = path.read_text()
-    except OSError:
-        return []
-    for line in text.splitlines():
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            continue
-    return found
-
-
-def _outcomes(path: Path) -> list[dict[str, Any]]:
-    if not path.is_dir():
-        return []
-    columns = ["program_id", "workload_id", "status", "latency", "error"]
-    try:
-        with Store.open(path) as store:
-            rows: list[dict[str, Any]] = store.table(columns).to_pylist()
-            return rows
-    except StoreError:
-        return []
 
 
 def _tasks(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -51,6 +52,9 @@ class Proposal:
 class TaskState:
     """What is known about one task: its space and every trial, those in flight included."""
 
+    batch = 0
+    """Number of the batch that is proposed now."""
+
     def __init__(self, workload: Workload, space: TaskSpace, platform: Platform) -> None:
         self.workload = workload
         self.space = space
@@ -64,6 +68,15 @@ class TaskState:
         """Sketches that are drawn by replay, which was said once."""
         self._computed: dict[int, DecisionSpace] = {}
         self._sketch_of = {s.sketch.id: i for i, s in enumerate(space.sketches)}
+
+    def rng(self, seed: int) -> np.random.Generator:
+        """Random numbers of the batch that is proposed now.
+
+        They depend on the seed, the task and the batch, never on what was drawn before: a resumed
+        run proposes what an uninterrupted one would have.
+        """
+        digest = hashlib.sha256(f"{seed}/{self.workload.id}/{self.batch}".encode()).digest()
+        return np.random.default_rng(int.from_bytes(digest[:8], "little"))
 
     def promise(self, proposals: Iterable[Proposal]) -> None:
         """Marks rows as about to be measured."""
@@ -102,7 +115,19 @@ class TaskState:
 
 
 class Proposer(ABC):
-    """Says what to measure next: legal rows, all new, no two alike; fewer when none are left."""
+    """Says what to measure next. What it draws comes from `TaskState.rng` alone."""
+
+    name: str
+    """Its name in the registry; the run folder keeps it, and origins begin with it."""
 
     @abstractmethod
-    def propose(self, state: TaskState, n: int) -> list[Proposal]: ...
+    def propose(self, states: Sequence[TaskState], n: int) -> list[list[Proposal]]:
+        """For each of the tasks up to `n` rows, in the order of `states`.
+
+        All are legal, new to their task, and no two alike; fewer where none are left. Each says
+        who thought of it and, where somebody ranked it, its score.
+        """
+
+    @abstractmethod
+    def update(self, measurements: Sequence[Measurement]) -> None:
+        """Learns from new measurements of any task, its ranker included."""

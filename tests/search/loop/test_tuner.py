@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tensorese.errors import MeasureError
+from tensorese.errors import MeasureError, TensoreseError
 from tensorese.measure.base import Measurer
 from tensorese.records.nouns import Status
 from tensorese.records.store import Store
@@ -21,6 +21,7 @@ from tensorese.search.loop.config import TuneConfig, TuneError
 from tensorese.search.loop.events import BatchDone, Callback, Ended, NewBest
 from tensorese.search.loop.first_batch import open_records
 from tensorese.search.loop.tune_tasks import Run, select, tune_tasks
+from tensorese.search.proposers.by_name import PROPOSERS
 from tensorese.workloads.tasks import Task
 from tuning_support import PLATFORM, TARGET, Guess, Ignorant, MadeUpMeasurer, matmul_task
 
@@ -45,9 +46,27 @@ def tune(tasks: list[Task], out: Path, measurer: Measurer | None = None, **more:
         config=TuneConfig(**limits),
         model="made up",
         network="three",
-        proposer_of=Guess,
+        proposer=more.pop("proposer", None) or Guess(ranker),
         **more,
     )
+
+
+@pytest.mark.parametrize("name", list(PROPOSERS))
+def test_every_proposer_tunes_and_the_folder_says_which(
+    name: str, tasks: list[Task], tmp_path: Path
+) -> None:
+    run = tune(tasks, tmp_path / "run", trials=24, proposer=name)
+    head = json.loads((run.path / "run.json").read_text())
+    assert (head["config"]["proposer"], run.trials, run.state) == (name, 24, "finished")
+    lines = [json.loads(x) for x in (run.path / "batches.jsonl").read_text().splitlines()]
+    origins = {row["origin"].split(":")[0] for line in lines for row in line["proposed"]}
+    assert name in origins
+
+
+def test_a_run_does_not_go_on_with_another_proposer(tasks: list[Task], tmp_path: Path) -> None:
+    tune(tasks, tmp_path / "run", trials=12, proposer="random")
+    with pytest.raises(TensoreseError, match="proposer random, but now it is annealing"):
+        tune(tasks, tmp_path / "run", trials=24, proposer="annealing")
 
 
 def trials_of(out: Path) -> list[tuple[str, str, tuple[float, ...]]]:
@@ -151,7 +170,7 @@ def test_callbacks_are_told_and_a_broken_one_is_left_out(tasks: list[Task], tmp_
 def test_a_task_without_a_space_is_said_and_the_rest_is_tuned(
     tasks: list[Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tensorese.search import tuning_task
+    from tensorese.search.loop import task as tuning_task
 
     real = tuning_task.task_space
 
@@ -272,7 +291,7 @@ def test_killed_at_random_moments_a_run_ends_as_if_it_had_not_been(
     tasks: list[Task], tmp_path: Path
 ) -> None:
     """kill -9 of a real process, replaying stored measurements."""
-    driver = Path(__file__).with_name("driver_replayed_run.py")
+    driver = Path(__file__).parents[1] / "driver_replayed_run.py"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
 
     def start(out: str) -> subprocess.Popen[bytes]:

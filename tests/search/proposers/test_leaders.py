@@ -69,11 +69,11 @@ def test_evolution_holds_few_rows_however_many_it_scores(monkeypatch: pytest.Mon
     monkeypatch.setattr("tensorese.search.proposers.evolution.CHUNK", 256)
     ranker = Sum()
     config = EvolutionConfig(population=6000, epsilon=0)
-    found = Evolution(ranker, config).propose(task_state(), 8)
+    found = Evolution(ranker, config).evolve(task_state(), 8)
     assert 5000 <= sum(ranker.sizes) <= 6100
     assert max(ranker.sizes) <= 256 + 32
     assert len({(p.sketch, p.row) for p in found}) == 8
-    small = Evolution(Sum(), EvolutionConfig(population=256, epsilon=0)).propose(task_state(), 8)
+    small = Evolution(Sum(), EvolutionConfig(population=256, epsilon=0)).evolve(task_state(), 8)
     assert np.mean([p.score for p in found]) >= np.mean([p.score for p in small])
 
 

@@ -1,8 +1,9 @@
-"""What every proposer must keep: one suite over all of them."""
+"""What every proposer must keep: one suite over all that are registered, new ones included."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+import pkgutil
 from dataclasses import replace
 
 import numpy as np
@@ -19,15 +20,14 @@ from search_support import (
     toy_space,
     without_rows,
 )
+from tensorese.search import proposers
 from tensorese.search.contracts import Proposal, Proposer, TaskState
-from tensorese.search.proposers.annealing import Annealing
-from tensorese.search.proposers.evolution import Evolution, EvolutionConfig
+from tensorese.search.proposers.by_name import PROPOSERS, proposer_named
+from tensorese.search.proposers.evolution import SearchError
 from tensorese.search.proposers.random import RandomSearch
 from tensorese.search.rankers.online import OnlineRanker
 
 pytestmark = pytest.mark.null
-
-SMALL = EvolutionConfig(population=256)
 
 
 def _taught(state: TaskState) -> OnlineRanker:
@@ -36,12 +36,16 @@ def _taught(state: TaskState) -> OnlineRanker:
     return ranker
 
 
-MAKERS: dict[str, Callable[[TaskState, int], Proposer]] = {
-    "random": lambda state, seed: RandomSearch(seed),
-    "evolution": lambda state, seed: Evolution(_taught(state), SMALL, seed),
-    "annealing": lambda state, seed: Annealing(_taught(state), seed=seed),
-}
-every = pytest.mark.parametrize("name", list(MAKERS))
+every = pytest.mark.parametrize("name", list(PROPOSERS))
+
+
+def make(name: str, state: TaskState, seed: int) -> Proposer:
+    return proposer_named(name, _taught(state), seed)
+
+
+def propose(proposer: Proposer, state: TaskState, n: int) -> list[Proposal]:
+    (rows,) = proposer.propose([state], n)
+    return rows
 
 
 def _known(n: int = 24) -> TaskState:
@@ -65,7 +69,7 @@ def _check(state: TaskState, found: list[Proposal]) -> None:
 @pytest.mark.parametrize("n", [1, 7, 64])
 def test_rows_are_legal_new_and_as_many_as_asked(name: str, n: int) -> None:
     state = _known()
-    found = MAKERS[name](state, 0).propose(state, n)
+    found = propose(make(name, state, 0), state, n)
     assert len(found) == n
     _check(state, found)
 
@@ -73,13 +77,13 @@ def test_rows_are_legal_new_and_as_many_as_asked(name: str, n: int) -> None:
 @every
 def test_nothing_asked_is_nothing_proposed(name: str) -> None:
     state = _known()
-    assert MAKERS[name](state, 0).propose(state, 0) == []
+    assert propose(make(name, state, 0), state, 0) == []
 
 
 @every
 def test_works_before_anything_was_measured(name: str) -> None:
     state = task_state()
-    found = MAKERS[name](state, 0).propose(state, 16)
+    found = propose(make(name, state, 0), state, 16)
     assert len(found) == 16
     assert {p.sketch for p in found} == {0, 1}
     _check(state, found)
@@ -87,7 +91,7 @@ def test_works_before_anything_was_measured(name: str) -> None:
 
 @every
 def test_the_seed_decides(name: str) -> None:
-    one, same, other = (MAKERS[name](_known(), seed).propose(_known(), 16) for seed in (1, 1, 2))
+    one, same, other = (propose(make(name, _known(), seed), _known(), 16) for seed in (1, 1, 2))
     assert one == same
     assert one != other
 
@@ -95,9 +99,9 @@ def test_the_seed_decides(name: str) -> None:
 @every
 def test_promised_rows_do_not_come_again(name: str) -> None:
     state = _known()
-    proposer = MAKERS[name](state, 0)
+    proposer = make(name, state, 0)
     for _ in range(4):
-        found = proposer.propose(state, 16)
+        found = propose(proposer, state, 16)
         _check(state, found)
         state.promise(found)
 
@@ -105,32 +109,32 @@ def test_promised_rows_do_not_come_again(name: str) -> None:
 @every
 def test_a_space_of_one_row(name: str) -> None:
     state = task_state(one_row_space())
-    proposer = MAKERS[name](state, 0)
-    found = proposer.propose(state, 4)
+    proposer = make(name, state, 0)
+    found = propose(proposer, state, 4)
     assert [(p.sketch, p.row) for p in found] == [(0, ())]
     state.promise(found)
-    assert proposer.propose(state, 4) == []
+    assert propose(proposer, state, 4) == []
 
 
 @every
 def test_a_space_used_up_gives_fewer(name: str) -> None:
     state = task_state(few_rows_space(), one_row_space())
-    proposer = MAKERS[name](state, 0)
-    first = proposer.propose(state, 5)
+    proposer = make(name, state, 0)
+    first = propose(proposer, state, 5)
     assert len(first) == 5
     state.promise(first)
-    rest = proposer.propose(state, 5)
+    rest = propose(proposer, state, 5)
     assert len(rest) == 3
     _check(state, rest)
     state.promise(rest)
-    assert proposer.propose(state, 5) == []
+    assert propose(proposer, state, 5) == []
 
 
 @every
 def test_a_sketch_without_legal_rows_is_left_out(name: str) -> None:
     state = task_state(without_rows(toy_space()), toy_space(name="b"))
     state.barren.add(0)  # found out by drawing two million rows
-    found = MAKERS[name](state, 0).propose(state, 16)
+    found = propose(make(name, state, 0), state, 16)
     assert len(found) == 16
     assert {p.sketch for p in found} == {1}
 
@@ -140,7 +144,7 @@ def test_a_referee_is_asked_about_few_rows(name: str) -> None:
     """Ranked first: what nobody wants to measure need not be judged."""
     referee = Referee()
     state = task_state(replace(toy_space(), limits=(referee,)))
-    found = MAKERS[name](state, 0).propose(state, 16)
+    found = propose(make(name, state, 0), state, 16)
     assert len(found) == 16
     assert referee.asked < 100
     _check(state, found)
@@ -149,7 +153,7 @@ def test_a_referee_is_asked_about_few_rows(name: str) -> None:
 @pytest.mark.parametrize("name", ["evolution", "annealing"])
 def test_origins_say_who_picked(name: str) -> None:
     state = _known()
-    found = MAKERS[name](state, 0).propose(state, 64)
+    found = propose(make(name, state, 0), state, 64)
     assert {p.origin for p in found} == {f"{name}:online", "random"}
     guided = [p for p in found if p.origin != "random"]
     assert 0.85 * 64 <= len(guided) < 64
@@ -160,15 +164,66 @@ def test_origins_say_who_picked(name: str) -> None:
 def test_a_guided_search_finds_faster_rows(name: str) -> None:
     state = _known()
     best = min(m.latency for m in state.measurements)
-    proposer = MAKERS[name](state, 0)
-    ranker = proposer.ranker  # type: ignore[attr-defined]
+    proposer = make(name, state, 0)
     for _ in range(3):
-        found = proposer.propose(state, 16)
+        found = propose(proposer, state, 16)
         new = measured(state, found)
         for measurement in new:
             state.add(measurement)
-        ranker.update(new)
+        proposer.update(new)
     guided = [seconds(p.sketch, p.row) for p in found if p.origin != "random"]
-    chance = [seconds(p.sketch, p.row) for p in RandomSearch(9).propose(state, 64)]
+    chance = [seconds(p.sketch, p.row) for p in propose(RandomSearch(9), state, 64)]
     assert state.best_latency < best
     assert np.median(guided) < 0.5 * np.median(chance)
+
+
+@every
+def test_several_tasks_in_one_call_get_what_each_gets_alone(name: str) -> None:
+    def tasks() -> list[TaskState]:
+        return [_known(), task_state(extents=(32, 32, 32)), task_state(one_row_space())]
+
+    together = make(name, _known(), 0).propose(tasks(), 8)
+    alone = [propose(make(name, _known(), 0), state, 8) for state in tasks()]
+    assert together == alone
+    assert [len(rows) for rows in together] == [8, 8, 1]
+    assert make(name, _known(), 0).propose([], 8) == []
+
+
+@every
+def test_another_batch_draws_other_rows_and_the_same_one_the_same(name: str) -> None:
+    state, proposer = _known(), make(name, _known(), 0)
+    first, again = propose(proposer, state, 16), propose(proposer, state, 16)
+    state.batch = 1
+    assert first == again != propose(proposer, state, 16)
+
+
+@every
+def test_what_it_learns_changes_nothing_that_was_promised(name: str) -> None:
+    state = task_state()
+    proposer = make(name, state, 0)
+    rows = propose(proposer, state, 16)
+    state.promise(rows)
+    new = measured(state, rows)
+    for measurement in new:
+        state.add(measurement)
+    proposer.update(new)
+    _check(state, propose(proposer, state, 16))
+
+
+@every
+def test_it_says_its_name_and_signs_with_it(name: str) -> None:
+    proposer = make(name, _known(), 0)
+    assert proposer.name == name
+    assert any(p.origin.split(":")[0] == name for p in propose(proposer, _known(), 64))
+
+
+def test_every_proposer_of_the_package_is_registered() -> None:
+    for module in pkgutil.iter_modules(proposers.__path__, f"{proposers.__name__}."):
+        importlib.import_module(module.name)
+    ours = {c for c in Proposer.__subclasses__() if c.__module__.startswith("tensorese.")}
+    assert ours == {type(make(name, _known(), 0)) for name in PROPOSERS}
+
+
+def test_an_unknown_name_is_one_line_with_the_near_one() -> None:
+    with pytest.raises(SearchError, match=r"one of evolution, .*'anealing'.*did you mean"):
+        proposer_named("anealing", OnlineRanker(), 0)

@@ -32,8 +32,8 @@ def test_an_uncovered_sketch_is_drawn_by_replay(caplog: pytest.LogCaptureFixture
     state = TaskState(workload_of(module), space, platform_of(target))
     config = EvolutionConfig(population=64)
     with caplog.at_level(logging.WARNING):
-        for proposer in (RandomSearch(0), Evolution(OnlineRanker(), config)):
-            found = proposer.propose(state, 9)
+        for proposer in (RandomSearch(0), Evolution(OnlineRanker(), config, 1)):
+            (found,) = proposer.propose([state], 9)
             assert len(found) == 9
             assert 0 in {p.sketch for p in found}
             assert not state.seen & {(p.sketch, p.row) for p in found}

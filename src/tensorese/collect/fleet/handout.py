@@ -93,6 +93,12 @@ class Handout:
     def join(self, node: Node) -> None:
         self.seats.append(Seat(node))
 
+    def withdraw(self) -> list[Order]:
+        """Takes back what no node has."""
+        waiting = [order for batch in self.queue for order in batch]
+        self.queue.clear()
+        return waiting
+
     def orders(self) -> list[Order]:
         """Everything that is not answered."""
         waiting = [order for batch in self.queue for order in batch]

@@ -7,12 +7,12 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 
 from tensorese.collect.fleet.handout import Handout, Node
 from tensorese.collect.fleet.wire import Order
 from tensorese.errors import MeasureError
-from tensorese.measure.base import Candidate, Measurer, Ticket
+from tensorese.measure.base import Cancelled, Candidate, Journal, Measurer, Ticket
 from tensorese.records.nouns import Measurement, Platform
 
 _WAIT_SECS = 0.1
@@ -48,21 +48,22 @@ class FleetMeasurer(Measurer):
         self,
         cluster: Cluster,
         platform: Platform,
-        journal: Callable[[list[Measurement]], None],
         *,
+        journal: Journal | None = None,
         patience: float = 60.0,
         retries: int = 2,
     ) -> None:
         """`patience`: seconds that rows wait for a node when there is none, before we give up."""
         self.cluster = cluster
         self.patience = patience
-        self.handout = Handout(platform, journal, retries=retries, on_lost=cluster.lost)
-        self.best = self.handout.best
+        self.journal = journal
+        self.handout = Handout(platform, self._write, retries=retries, on_lost=cluster.lost)
         self._inbox: deque[list[Order]] = deque()
         self._open: list[Ticket] = []
         self._guard = threading.Lock()  # of the line above
         self._jobs = itertools.count()
-        self._closing = False
+        self._closing = self._cancelled = False
+        self._settled = threading.Event()
         self._failure: BaseException | None = None
         self._seen_at = time.monotonic()  # when there was last a node, or nothing to do
         self._thread = threading.Thread(target=self._direct, name="tensorese-fleet", daemon=True)
@@ -88,6 +89,21 @@ class FleetMeasurer(Measurer):
             ticket.put(self._failure)
         return ticket
 
+    def know_best(self, latencies: Mapping[str, float]) -> None:
+        self.handout.best.update(latencies)
+
+    def cancel(self) -> None:
+        """Rows that a node has are under way; those that wait for one are given up."""
+        self._cancelled = True
+
+    def settle(self) -> None:
+        self._settled.wait()
+
+    def _write(self, measurements: Sequence[Measurement]) -> None:
+        if self.journal is not None:
+            for measurement in measurements:
+                self.journal.append(measurement)
+
     def close(self) -> None:
         if not self._closing:
             self._closing = True
@@ -102,11 +118,14 @@ class FleetMeasurer(Measurer):
         except BaseException as error:
             self._fail(error)
         finally:
+            self._settled.set()
             self.cluster.close()
 
     def _round(self) -> bool:
         while self._inbox:
             self.handout.add(self._inbox.popleft())
+        if self._cancelled:
+            self._drop_waiting()
         for node in self.cluster.joined():
             self.handout.join(node)
         moved = self.handout.step()
@@ -120,6 +139,12 @@ class FleetMeasurer(Measurer):
                 f"{self.cluster.absence()}"
             )
         return moved
+
+    def _drop_waiting(self) -> None:
+        for ticket in {order.ticket for order in self.handout.withdraw()}:
+            ticket.put(Cancelled("cancelled before it was measured"))
+        if not self.handout.orders():
+            self._settled.set()
 
     def _fail(self, error: BaseException) -> None:
         self._failure = error

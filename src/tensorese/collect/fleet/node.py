@@ -82,7 +82,7 @@ class NodeWorker:
             self.done.pop(job, None)
         self.nouns.learn(message)
         farm = self._start()
-        self._tell_bests(message["best"])
+        farm.know_best(message["best"])
         for batch in message["batches"]:
             self._submit(farm, batch)
         deadline = time.monotonic() + message["wait"]
@@ -115,15 +115,11 @@ class NodeWorker:
             settings.target,
             config,
             platform=Platform(name=settings.platform, target=settings.target),
-            store=store,
+            journal=store,
             layout=settings.layout,
         )
         keep_off_lanes(farm.plan)
         return farm
-
-    def _tell_bests(self, best: Mapping[str, float]) -> None:
-        known = getattr(self._farm, "best", {})
-        known.update({key: min(secs, known.get(key, secs)) for key, secs in best.items()})
 
     def _submit(self, farm: Measurer, batch: list[Mapping[str, Any]]) -> None:
         jobs, candidates = [], []

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorese.records.nouns import Measurement, Status
+from tensorese.records.run_folder import BestProgram, RunFolder
 from tensorese.search.contracts import Proposal
 from tensorese.search.loop.config import TuneConfig
 from tensorese.search.loop.events import NewBest, Started
 from tensorese.search.loop.finalists import Winner
-from tensorese.search.loop.run_folder import RunFolder
 from tensorese.search.loop.scheduler import NOISE
 from tensorese.search.loop.task import TuningTask
+
+if TYPE_CHECKING:
+    from tensorese.workloads.tasks import Task
 
 
 def started(
@@ -63,12 +66,20 @@ def best_entries(
 ) -> dict[str, dict[str, Any]]:
     """Winners by workload id, with what deploying them needs."""
     named = {task.id: task.task for task in tasks}
-    return {
-        id_: {
-            **winner.to_dict(),
-            "name": named[id_].name,
-            "weight": named[id_].weight,
-            "flops": named[id_].flops,
-        }
-        for id_, winner in winners.items()
-    }
+    return {id_: _best(named[id_], winner) for id_, winner in winners.items()}
+
+
+def _best(task: Task, winner: Winner) -> dict[str, Any]:
+    program = winner.measurement.program
+    chosen = BestProgram(
+        sketch=program.sketch,
+        decisions=program.decisions,
+        tail=program.tail,
+        latency=winner.latency,
+        name=task.name,
+        weight=task.weight,
+        flops=task.flops,
+        remeasured=winner.remeasured,
+        verified=bool(winner.measurement.verification.get("passed")),
+    )
+    return chosen.to_dict(program.workload)

@@ -9,10 +9,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from tensorese.measure.base import Candidate, Measurer
-from tensorese.measure.tuning_farm import FINALIST
+from tensorese.measure.base import FINALIST, Candidate, Measurer
 from tensorese.records.nouns import Measurement, Status
 
 _DISQUALIFIED = (Status.INVALID, Status.BUILD_ERROR, Status.RUN_ERROR, Status.WRONG_OUTPUT)
@@ -26,23 +24,6 @@ class Winner:
     measurement: Measurement
     latency: float
     remeasured: tuple[float, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        program = self.measurement.program
-        sketch = program.sketch
-        return {
-            "program": program.id,
-            "sketch": {
-                "dialect": sketch.dialect,
-                "body": sketch.body,
-                "slots": [list(slot) for slot in sketch.slots],
-            },
-            "decisions": list(program.decisions),
-            "tail": program.tail,
-            "latency": self.latency,
-            "remeasured": list(self.remeasured),
-            "verified": bool(self.measurement.verification.get("passed")),
-        }
 
 
 def leaders(measurements: Iterable[Measurement], n: int) -> list[Measurement]:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, cast
 from tensorese.records.importers.detect import read_records
 from tensorese.records.importers.lines import Skipped
 from tensorese.records.nouns import Measurement, Status
+from tensorese.records.run_folder import STORE
 from tensorese.records.store import HEAD, Split, Store
 from tensorese.search.contracts import Proposal, TaskState
 from tensorese.search.loop.config import TuneError
-from tensorese.search.loop.run_folder import STORE
 from tensorese.search.proposers.warm_start import seeds
 
 if TYPE_CHECKING:

@@ -1,19 +1,14 @@
-"""One task of a run: its space, built when first needed, and the way from proposals to candidates.
-
-Everything random is seeded by the run's seed, the task and the batch, never by what was drawn
-before: a resumed run proposes what an uninterrupted one would have.
-"""
+"""One task of a run: its space, built when first needed, and how proposals become candidates."""
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tensorese.measure.base import Candidate
 from tensorese.records.nouns import Measurement, Platform, Program
+from tensorese.records.run_folder import PendingRow
 from tensorese.search.contracts import Proposal, Proposer, TaskState
 from tensorese.search.loop.config import TuneError
 from tensorese.search.loop.events import TaskLine
@@ -24,8 +19,6 @@ from tensorese.space.space import task_space
 if TYPE_CHECKING:
     from tensorese.workloads.tasks import Task
 
-ProposerOf = Callable[[int], Proposer]
-"""A proposer for a seed: made anew for every batch."""
 Seeds = Callable[[TaskState, int], list[Proposal]]
 """Up to so many rows worth trying first, from earlier runs."""
 
@@ -37,10 +30,9 @@ class Untunable(TuneError):
 
 
 class TuningTask:
-    def __init__(self, task: Task, platform: Platform, *, seed: int) -> None:
+    def __init__(self, task: Task, platform: Platform) -> None:
         self.task = task
         self.platform = platform
-        self.seed = seed
         self.proposed = 0
         """Batches so far."""
         self.progress = Progress(
@@ -82,30 +74,37 @@ class TuningTask:
             for measurement in measurements:
                 self._state.add(measurement)
 
-    def propose(self, n: int, proposer_of: ProposerOf, first_rows: Seeds) -> list[Proposal]:
+    def propose(self, n: int, proposer: Proposer, first_rows: Seeds) -> list[Proposal]:
         """Rows for the task's next batch, promised; none when the space is exhausted."""
         state = self.state
         found = [] if self.proposed else first_rows(state, n)[:n]
         state.promise(found)
         if len(found) < n:
-            proposer = proposer_of(derive(self.seed, self.id, self.proposed))
-            more = proposer.propose(state, n - len(found))
+            state.batch = self.proposed
+            (more,) = proposer.propose([state], n - len(found))
             state.promise(more)
             found.extend(more)
         self.proposed += 1
         return found
 
-    def place(self, named: Sequence[tuple[str, Proposal]]) -> list[Proposal]:
+    def place(self, rows: Sequence[PendingRow]) -> list[Proposal]:
         """Rows of an interrupted batch, found again by the ids of their sketches."""
         places = {s.sketch.id: i for i, s in enumerate(self.state.space.sketches)}
-        found = [replace(p, sketch=places[sketch]) for sketch, p in named if sketch in places]
+        found = [
+            Proposal(sketch=places[r.sketch], row=r.row, origin=r.origin, score=r.score)
+            for r in rows
+            if r.sketch in places
+        ]
         self.state.promise(found)
         self.proposed += 1
         return found
 
-    def named(self, proposals: Sequence[Proposal]) -> list[tuple[str, Proposal]]:
-        sketches = self.state.space.sketches
-        return [(sketches[p.sketch].sketch.id, p) for p in proposals]
+    def named(self, proposals: Sequence[Proposal]) -> list[PendingRow]:
+        ids = [space.sketch.id for space in self.state.space.sketches]
+        return [
+            PendingRow(sketch=ids[p.sketch], row=p.row, origin=p.origin, score=p.score)
+            for p in proposals
+        ]
 
     def program(self, proposal: Proposal) -> Program:
         return self.state.space.program(proposal.sketch, proposal.row, self.task.workload)
@@ -127,11 +126,6 @@ class TuningTask:
             latency=progress.best if progress.valid else None,
             note=progress.over,
         )
-
-
-def derive(seed: int, task: str, batch: int) -> int:
-    digest = hashlib.sha256(f"{seed}/{task}/{batch}".encode()).digest()
-    return int.from_bytes(digest[:8], "little")
 
 
 def _width(dtype: str) -> int:

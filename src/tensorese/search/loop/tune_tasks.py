@@ -17,23 +17,22 @@ from typing import TYPE_CHECKING, Any
 from tensorese.errors import did_you_mean
 from tensorese.measure.base import Measurer
 from tensorese.records.nouns import Platform
+from tensorese.records.run_folder import RunFolder, RunHead
 from tensorese.records.store import Store
-from tensorese.search.contracts import Ranker
+from tensorese.search.contracts import Proposer, Ranker
 from tensorese.search.loop.budget import Budget
 from tensorese.search.loop.config import TuneConfig, TuneError
 from tensorese.search.loop.events import Announcer, Callback
 from tensorese.search.loop.finalists import Winner
-from tensorese.search.loop.run_folder import RunFolder, RunHead
-from tensorese.search.loop.task import ProposerOf, TuningTask
+from tensorese.search.loop.task import TuningTask
 from tensorese.search.loop.tuner import Tuner
-from tensorese.search.proposers.evolution import Evolution, EvolutionConfig
+from tensorese.search.proposers.by_name import DEFAULT, proposer_named
 from tensorese.search.rankers.build_cost import Thrifty
 from tensorese.tvm_env import toolchain_of
 
 if TYPE_CHECKING:
     from tensorese.workloads.tasks import Task
 
-_EVOLUTION = EvolutionConfig(population=1024)  # for small batches: thinking takes cores too
 # What must be the same for measurements of two sittings to be comparable.
 _TOOLS = ("tvm", "tvm_ffi", "llvm", "lowering", "cuda")
 
@@ -67,16 +66,21 @@ def tune_tasks(
     network: str = "",
     callbacks: Iterable[Callback] = (),
     started: float | None = None,
-    proposer_of: ProposerOf | None = None,
+    proposer: str | Proposer = DEFAULT,
     records: Sequence[Store] = (),
     compiles: bool = False,
     peak_gflops: float | None = None,
 ) -> Run:
-    """Tunes or goes on tuning. `measurer.store` is set to the run's store.
+    """Tunes or goes on tuning. The measurer journals into the run's store.
 
     `started` is the time the process began, `compiles` says that a library is built afterwards
-    (time is left for it), `records` are of earlier runs, `peak_gflops` is the machine's.
+    (time is left for it), `records` are of earlier runs, `peak_gflops` is the machine's. A
+    `proposer` by name is guided by `ranker`; one that is an object has a ranker of its own.
     """
+    if json.loads(target)["kind"] == "llvm":
+        ranker = Thrifty(ranker)
+    if isinstance(proposer, str):
+        proposer = proposer_named(proposer, ranker, config.seed)
     head = RunHead(
         model=model,
         network=network,
@@ -84,24 +88,21 @@ def tune_tasks(
         platform=platform.name,
         tasks=[_described(task) for task in tasks],
         toolchain=_tools(platform),
-        config={**config.to_dict(), "ranker": ranker.name},
+        config={**config.to_dict(), "ranker": ranker.name, "proposer": proposer.name},
         environment=environment(),
         peak_gflops=peak_gflops,
     )
     chosen = select(tasks, config.tasks)
-    if json.loads(target)["kind"] == "llvm":
-        ranker = Thrifty(ranker)
     folder = RunFolder.open(out, head)
     announcer = Announcer(callbacks)
     try:
-        measurer.store = folder.store  # type: ignore[attr-defined]
+        measurer.journal = folder.store
         tuner = Tuner(
-            [TuningTask(task, platform, seed=config.seed) for task in chosen],
+            [TuningTask(task, platform) for task in chosen],
             folder=folder,
             measurer=measurer,
             config=config,
-            ranker=ranker,
-            proposer_of=proposer_of or (lambda seed: Evolution(ranker, _EVOLUTION, seed)),
+            proposer=proposer,
             budget=Budget(
                 config=config,
                 started=time.time() if started is None else started,

@@ -16,20 +16,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tensorese.measure.base import Measurer, Ticket, require_success
-from tensorese.measure.tuning_farm import FINALIST, Cancelled
+from tensorese.measure.base import FINALIST, Cancelled, Measurer, Ticket, require_success
 from tensorese.records.nouns import Measurement, Status
+from tensorese.records.run_folder import Pending, RunFolder
 from tensorese.records.store import Store
-from tensorese.search.contracts import Proposal, Ranker
+from tensorese.search.contracts import Proposal, Proposer
 from tensorese.search.loop import announce
 from tensorese.search.loop.budget import Budget
 from tensorese.search.loop.config import TuneConfig, TuneError
 from tensorese.search.loop.events import Announcer, BatchDone, Ended
 from tensorese.search.loop.finalists import Winner, leaders, remeasure
 from tensorese.search.loop.first_batch import Learnt, first_rows
-from tensorese.search.loop.run_folder import BEST, Pending, RunFolder
 from tensorese.search.loop.scheduler import Scheduler
-from tensorese.search.loop.task import ProposerOf, TuningTask, Untunable
+from tensorese.search.loop.task import TuningTask, Untunable
 
 _DEPTH = 2
 _PER_BUILDER = 2  # programs in flight: one is built, one waits
@@ -63,8 +62,7 @@ class Tuner:
         folder: RunFolder,
         measurer: Measurer,
         config: TuneConfig,
-        ranker: Ranker,
-        proposer_of: ProposerOf,
+        proposer: Proposer,
         budget: Budget,
         records: Sequence[Store] = (),
         announcer: Announcer | None = None,
@@ -73,8 +71,7 @@ class Tuner:
         self.folder = folder
         self.measurer = measurer
         self.config = config
-        self.ranker = ranker
-        self.proposer_of = proposer_of
+        self.proposer = proposer
         self.budget = budget
         self.learnt = Learnt()
         self.first_rows = first_rows(records, self.learnt)
@@ -102,9 +99,7 @@ class Tuner:
     def stop(self) -> None:
         """Finish what is being measured now, propose nothing more."""
         self.stopped = "interrupted"
-        cancel = getattr(self.measurer, "cancel", None)
-        if cancel is not None:
-            cancel()
+        self.measurer.cancel()
 
     # -- the loop -------------------------------------------------------------------------
 
@@ -190,7 +185,7 @@ class Tuner:
             with self._phase("space"):
                 task.open()
             with self._phase("propose"):
-                found = task.propose(n, self.proposer_of, self.first_rows)
+                found = task.propose(n, self.proposer, self.first_rows)
         except Untunable as error:
             task.progress.over = f"{_UNTUNABLE}: {error}"
             self.announcer.on_note(f"{task.task.name} keeps its untuned kernel: {error}")
@@ -208,7 +203,7 @@ class Tuner:
         known = dict(known or {})
         if self._next_number >= self._first_new:
             self.folder.begin(
-                Pending(number=self._next_number, task=task.id, proposals=task.named(proposals))
+                Pending(number=self._next_number, task=task.id, rows=task.named(proposals))
             )
         with self._phase("materialise"):
             missing = [p for p, i in zip(proposals, programs, strict=True) if i not in known]
@@ -254,7 +249,7 @@ class Tuner:
         self.tasks[index].add(results)
         self.learnt.add(results)
         self.scheduler.learn(index, results)
-        self.ranker.update(results)
+        self.proposer.update(results)
 
     def _line(self, flight: _Flight, results: Sequence[Measurement]) -> dict[str, Any]:
         return {
@@ -296,7 +291,7 @@ class Tuner:
                 continue
             index = places[pending.task]
             kept = []
-            for proposal in self.tasks[index].place(pending.proposals):
+            for proposal in self.tasks[index].place(pending.rows):
                 known = self.tasks[index].program(proposal).id in self._unclaimed
                 if known or left > 0:
                     kept.append(proposal)
@@ -308,9 +303,7 @@ class Tuner:
 
     def _salvage(self) -> None:
         """After Ctrl-C, what batches in flight have measured counts for the best so far."""
-        settle = getattr(self.measurer, "settle", None)
-        if settle is not None:
-            settle()
+        self.measurer.settle()
         flying = {i: self.tasks[f.task] for f in self.in_flight for i in f.programs}
         for measurement in self.folder.store.measurements():
             if measurement.program.id in flying and measurement.origin != FINALIST:
@@ -322,10 +315,10 @@ class Tuner:
     def _finish(self) -> dict[str, Winner]:
         interrupted = self.stopped == "interrupted"
         winners = {t.id: w for t in self.tasks if (w := _leader(t)) is not None}
-        if not interrupted and (self.measured or not (self.folder.path / BEST).exists()):
+        if not interrupted and (self.measured or not self.folder.has_best):
             self._write_best(winners)  # should the finalists be interrupted
             winners = self._play_off()
-        if self.measured or not (self.folder.path / BEST).exists():
+        if self.measured or not self.folder.has_best:
             self._write_best(winners)
         state = "interrupted" if self.stopped == "interrupted" else "finished"
         self.folder.write_state(state, self.budget.elapsed())
@@ -392,13 +385,12 @@ class Tuner:
     @contextlib.contextmanager
     def _thinking(self) -> Iterator[None]:
         """Keeps what is in flight from being timed meanwhile; calls may nest."""
-        thinking = getattr(self.measurer, "thinking", None)
-        if thinking is None or self._held or not self.in_flight:
+        if self._held or not self.in_flight:
             yield
             return
         self._held = True
         try:
-            with thinking():
+            with self.measurer.thinking():
                 yield
         finally:
             self._held = False

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tensorese.errors import TensoreseError
+from tensorese.records.nouns import Measurement
 from tensorese.search.contracts import Proposal, Proposer, Ranker, TaskState
 from tensorese.search.proposers.leaders import CHUNK, Leaders
 from tensorese.search.proposers.pool import measured_best, pick, picked_from
@@ -59,17 +60,28 @@ class EvolutionConfig:
 class Evolution(Proposer):
     """Parents are the fastest measured rows and drawn ones; the ranker alone judges children."""
 
+    name = "evolution"
+
     def __init__(
         self, ranker: Ranker, config: EvolutionConfig | None = None, seed: int = 0
     ) -> None:
         self.ranker = ranker
         self.config = config or EvolutionConfig()
+        self.seed = seed
         self.rng = np.random.default_rng(seed)
+        """Of the batch at hand."""
 
-    def propose(
+    def propose(self, states: Sequence[TaskState], n: int) -> list[list[Proposal]]:
+        return [self.evolve(state, n) for state in states]
+
+    def update(self, measurements: Sequence[Measurement]) -> None:
+        self.ranker.update(measurements)
+
+    def evolve(
         self, state: TaskState, n: int, seeds: Sequence[tuple[int, Ints]] = ()
     ) -> list[Proposal]:
         """`seeds` are `(sketch, rows)` that join the first generation: a generator's, say."""
+        self.rng = state.rng(self.seed)
         shares = sketch_shares(state)
         counts = split(self.config.population, shares)
         # What is picked must be new: as many more are kept as were seen.
@@ -80,7 +92,7 @@ class Evolution(Proposer):
         self._make_up(every)
         scored = [leaders.scored() for leaders in every]
         n_random = int(self.config.epsilon * n + self.rng.random())
-        origin = f"evolution:{self.ranker.name}"
+        origin = f"{self.name}:{self.ranker.name}"
         found = pick(state, scored, n - n_random, origin, apart=self.config.apart)
         return found + random_proposals(state, n - len(found), shares, self.rng, found)
 

@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 
 from tensorese.errors import StoreError, TensoreseError
-from tensorese.search.contracts import Proposal
-from tensorese.search.loop.run_folder import Pending, RunFolder, RunHead
+from tensorese.records.nouns import Sketch, Workload
+from tensorese.records.run_folder import (
+    BestProgram,
+    Pending,
+    PendingRow,
+    RunFolder,
+    RunFolderError,
+    RunHead,
+)
 
 pytestmark = pytest.mark.null
 
@@ -28,8 +35,8 @@ def head(**changed: Any) -> RunHead:
 
 
 def batch(number: int) -> Pending:
-    proposal = Proposal(sketch=0, row=(1, 2), origin="guess")
-    return Pending(number=number, task="aaaa", proposals=[("sk", proposal)])
+    row = PendingRow(sketch="sk", row=(1, 2), origin="guess", score=float("nan"))
+    return Pending(number=number, task="aaaa", rows=[row])
 
 
 def line(n: int) -> dict[str, Any]:
@@ -44,7 +51,7 @@ def test_a_finished_batch_and_a_pending_one_survive(tmp_path: Path) -> None:
     again = RunFolder.open(tmp_path / "run", head())
     assert [b["batch"] for b in again.batches] == [0]
     assert [p.number for p in again.pending] == [1]
-    assert again.pending[0].proposals[0][1].row == (1, 2)
+    assert again.pending[0].rows[0].row == (1, 2)
     assert again.earlier_secs == 3.0
     assert again.trials == 1
 
@@ -75,6 +82,7 @@ def test_half_a_line_is_cut_off_and_its_batch_is_pending(tmp_path: Path) -> None
         ({"toolchain": {"tvm": "0.27", "lowering": "1"}}, ("lowering absent", "1")),
         ({"target": '{"kind":"cuda"}'}, ("llvm", "cuda")),
         ({"platform": "there"}, ("here", "there")),
+        ({"config": {"proposer": "random"}}, ("proposer evolution", "random")),
         ({"toolchain": {"tvm": "0.28"}}, ("tvm 0.27", "0.28")),
     ],
 )
@@ -117,6 +125,55 @@ def test_a_full_disk_says_so_and_keeps_what_was_there(
         folder.begin(batch(1))
     monkeypatch.undo()
     assert [p.number for p in RunFolder.open(tmp_path / "run", head()).pending] == [0]
+
+
+def best_program() -> BestProgram:
+    return BestProgram(
+        sketch=Sketch(dialect="metaschedule", body="[]", slots=((0, 2), (3, -1))),
+        decisions=(4, 8, 1),
+        tail="[]",
+        latency=1e-3,
+        name="conv",
+        weight=3,
+        flops=1e6,
+        remeasured=(1e-3, 2e-3),
+        verified=True,
+    )
+
+
+def test_reading_changes_nothing(tmp_path: Path) -> None:
+    folder = RunFolder.open(tmp_path / "run", head())
+    folder.begin(batch(0))
+    folder.finish(0, line(1))
+    folder.close()
+    with (tmp_path / "run" / "batches.jsonl").open("a") as file:
+        file.write('{"half')
+    before = {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()}
+    again = RunFolder.read(tmp_path / "run")
+    assert [b["batch"] for b in again.batches] == [0]
+    assert again.head["network"] == "one" and again.model == "zoo:one"
+    assert again.best() == {} and not again.has_best
+    assert again.optional("certificate.json") == {} and again.outcomes(["id"]) == []
+    assert {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()} == before
+
+
+def test_the_best_programs_come_back_as_they_were_written(tmp_path: Path) -> None:
+    folder = RunFolder.open(tmp_path / "run", head())
+    best, workload = best_program(), Workload(operator="conv2d", args=())
+    row = best.to_dict(workload)
+    assert row["program"] == best.program(workload).id
+    folder.write_best({workload.id: row})
+    assert RunFolder.read(tmp_path / "run").best() == {workload.id: best}
+    del row["decisions"]
+    folder.write_best({workload.id: row})
+    with pytest.raises(RunFolderError, match="lacks or garbles 'decisions'"):
+        folder.best()
+
+
+def test_a_model_kept_beside_its_run_is_the_one_that_is_compiled(tmp_path: Path) -> None:
+    folder = RunFolder.open(tmp_path / "run", head())
+    (tmp_path / "run" / "model.pt2").write_bytes(b"")
+    assert folder.model == str(tmp_path / "run" / "model.pt2")
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:

@@ -1,0 +1,425 @@
+"""A run's folder: what was asked, what was measured, what is in flight, what is best, what was
+built. Whoever reads or writes one does it here.
+
+The store is the truth about measurements; `batches.jsonl` says in which order they were learnt
+from; `pending.json` says what had been proposed when the process ended. Together they are enough
+to go on as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tensorese.errors import StoreError, TensoreseError
+from tensorese.records.journal import write_error
+from tensorese.records.nouns import Program, Sketch, Workload, content_id
+from tensorese.records.store import Store
+
+VERSION = 1
+HEAD = "run.json"
+BATCHES = "batches.jsonl"
+PENDING = "pending.json"
+BEST = "best.json"
+STORE = "store"
+LIBRARY = "library.so"
+CERTIFICATE = "certificate.json"
+BENCH = "bench.json"
+DATABASE = "database"
+REPORT = "report.html"
+MODEL = "model.pt2"
+"""A program that was tuned from memory lies beside its run; others are read where they are."""
+
+_PROPOSER = "evolution"
+"""Of run folders that do not name one."""
+_SHAPING = {"prepack": True, "winograd": False}
+"""Settings that tasks depend on, and what they were before run folders said so."""
+
+
+class RunFolderError(TensoreseError):
+    """A folder that is no run, is another one, or is damaged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunHead:
+    """What must not change between sittings, and what describes the run."""
+
+    model: str
+    network: str
+    target: str
+    platform: str
+    tasks: Sequence[Mapping[str, Any]]
+    toolchain: Mapping[str, str]
+    config: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    peak_gflops: float | None = None
+    """Of the machine, where it is known."""
+
+    @property
+    def fingerprint(self) -> str:
+        ids = sorted(str(task["workload"]) for task in self.tasks)
+        tools = json.dumps(dict(self.toolchain), sort_keys=True)
+        return content_id("run", *ids, self.target, tools)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "version": VERSION,
+            "model": self.model,
+            "network": self.network,
+            "target": self.target,
+            "platform": self.platform,
+            "config": dict(self.config),
+            "environment": {"toolchain": dict(self.toolchain), **self.environment},
+            "fingerprint": self.fingerprint,
+            "peak_gflops": self.peak_gflops,
+            "tasks": [dict(task) for task in self.tasks],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class PendingRow:
+    """A proposed row, with the id of its sketch: its place in a list may differ by version."""
+
+    sketch: str
+    row: tuple[int, ...]
+    origin: str
+    score: float
+
+    def to_dict(self) -> dict[str, Any]:
+        score = self.score if self.score == self.score else None
+        return {"sketch": self.sketch, "row": list(self.row), "origin": self.origin, "score": score}
+
+    @classmethod
+    def from_dict(cls, entry: Mapping[str, Any]) -> PendingRow:
+        return cls(
+            sketch=str(entry["sketch"]),
+            row=tuple(int(value) for value in entry["row"]),
+            origin=str(entry["origin"]),
+            score=float("nan") if entry["score"] is None else float(entry["score"]),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pending:
+    """A batch that was proposed: its number, its task's workload id, and its rows."""
+
+    number: int
+    task: str
+    rows: Sequence[PendingRow]
+
+    def to_dict(self) -> dict[str, Any]:
+        rows = [row.to_dict() for row in self.rows]
+        return {"number": self.number, "task": self.task, "rows": rows}
+
+    @classmethod
+    def from_dict(cls, entry: Mapping[str, Any]) -> Pending:
+        rows = [PendingRow.from_dict(row) for row in entry["rows"]]
+        return cls(number=int(entry["number"]), task=str(entry["task"]), rows=rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestProgram:
+    """The program chosen for one task, and what it was measured at."""
+
+    sketch: Sketch
+    decisions: tuple[int, ...]
+    tail: str
+    latency: float
+    name: str
+    """Of its task, as are `weight` and `flops`."""
+    weight: int
+    flops: float
+    remeasured: tuple[float, ...] = ()
+    """Seconds of its turns as a finalist."""
+    verified: bool = False
+
+    def program(self, workload: Workload) -> Program:
+        return Program(
+            workload=workload, sketch=self.sketch, decisions=self.decisions, tail=self.tail
+        )
+
+    def to_dict(self, workload: Workload) -> dict[str, Any]:
+        sketch = self.sketch
+        slots = [list(slot) for slot in sketch.slots]
+        return {
+            "program": self.program(workload).id,
+            "sketch": {"dialect": sketch.dialect, "body": sketch.body, "slots": slots},
+            "decisions": list(self.decisions),
+            "tail": self.tail,
+            "latency": self.latency,
+            "remeasured": list(self.remeasured),
+            "verified": self.verified,
+            "name": self.name,
+            "weight": self.weight,
+            "flops": self.flops,
+        }
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> BestProgram:
+        sketch = row["sketch"]
+        slots = tuple((int(at), int(length)) for at, length in sketch["slots"])
+        return cls(
+            sketch=Sketch(dialect=str(sketch["dialect"]), body=str(sketch["body"]), slots=slots),
+            decisions=tuple(int(value) for value in row["decisions"]),
+            tail=str(row.get("tail", "")),
+            latency=float(row["latency"]),
+            name=str(row["name"]),
+            weight=int(row["weight"]),
+            flops=float(row["flops"]),
+            remeasured=tuple(float(secs) for secs in row.get("remeasured", ())),
+            verified=bool(row.get("verified", False)),
+        )
+
+
+class RunFolder:
+    """`RunFolder.open` starts a run or goes on with one, `RunFolder.read` changes nothing."""
+
+    def __init__(self, path: Path, head: dict[str, Any]) -> None:
+        self.path = path
+        self.head = head
+        self.pending: list[Pending] = []
+        """Batches that were begun and not finished; known to who opened the run."""
+
+    @classmethod
+    def read(cls, path: Path) -> RunFolder:
+        """Of a run in any state; its parts may be missing."""
+        return cls(path, read_object(path / HEAD, "a run folder is what `tensorese tune` writes"))
+
+    @classmethod
+    def open(cls, path: Path, head: RunHead) -> RunFolder:
+        wanted = head.to_dict()
+        old = _old_head(path)
+        if old is None:
+            _check_new(path)
+            old = {"state": "running", "seconds": 0.0}
+        else:
+            _check_same(path, old, wanted)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            _cut_half_line(path / BATCHES)
+            folder = cls(path, {**wanted, "state": old["state"], "seconds": old["seconds"]})
+            folder.pending = folder._read_pending()
+            folder.write_state("running", folder.earlier_secs)
+        except OSError as error:
+            raise write_error(path, error) from error
+        return folder
+
+    @cached_property
+    def batches(self) -> list[dict[str, Any]]:
+        """Those that are complete, in the order they were learnt from."""
+        return _read_batches(self.path / BATCHES)
+
+    @cached_property
+    def store(self) -> Store:
+        """Every measurement of the run; made when it is missing."""
+        return Store.open(self.path / STORE, create=True)
+
+    @property
+    def earlier_secs(self) -> float:
+        """Seconds of earlier sittings."""
+        last = [float(batch["secs"]) for batch in self.batches[-1:]]
+        return max(float(self.head.get("seconds", 0.0)), *last, 0.0)
+
+    def outcomes(self, columns: Sequence[str]) -> list[dict[str, Any]]:
+        """Columns of the measurements so far; none when there is no store to read."""
+        if not (self.path / STORE).is_dir():
+            return []
+        try:
+            with Store.open(self.path / STORE) as store:
+                rows: list[dict[str, Any]] = store.table(columns).to_pylist()
+                return rows
+        except StoreError:
+            return []
+
+    @property
+    def has_best(self) -> bool:
+        """A run that ended before anything succeeded has none: all tasks stay untuned."""
+        return (self.path / BEST).exists()
+
+    def best(self) -> dict[str, BestProgram]:
+        """By workload id."""
+        rows = read_object(self.path / BEST, "tune first") if self.has_best else {}
+        try:
+            return {task: BestProgram.from_dict(row) for task, row in rows.items()}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise RunFolderError(
+                f"{self.path / BEST} must name the best programs, but it lacks or garbles {error}; "
+                "tune into a new folder"
+            ) from None
+
+    @property
+    def model(self) -> str:
+        """Where the network is: beside the run, or where it was when it was tuned."""
+        kept = self.path / MODEL
+        return str(kept) if kept.exists() else str(self.head["model"])
+
+    def optional(self, name: str) -> dict[str, Any]:
+        """The object in one of its files; empty when that is missing or damaged."""
+        try:
+            return read_object(self.path / name, "")
+        except RunFolderError:
+            return {}
+
+    @property
+    def trials(self) -> int:
+        """Of the batches that are complete."""
+        return sum(len(batch["proposed"]) for batch in self.batches)
+
+    def write_state(self, state: str, seconds: float) -> None:
+        self.head = {**self.head, "state": state, "seconds": round(seconds, 3)}
+        write_text(self.path / HEAD, json.dumps(self.head, indent=1) + "\n")
+
+    def begin(self, pending: Pending) -> None:
+        """Before anything of it is measured: a killed run then measures the same again."""
+        self.pending.append(pending)
+        entries = [entry.to_dict() for entry in self.pending]
+        write_text(self.path / PENDING, json.dumps({"batches": entries}) + "\n")
+
+    def finish(self, number: int, line: Mapping[str, Any]) -> None:
+        entry = {"batch": number, **line}
+        try:
+            with (self.path / BATCHES).open("a") as file:
+                file.write(json.dumps(entry) + "\n")
+        except OSError as error:
+            raise write_error(self.path, error) from error
+        self.batches.append(entry)
+        # The file follows with the next `begin`: a batch in both counts as finished.
+        self.pending = [entry for entry in self.pending if entry.number != number]
+
+    def write_best(self, best: Mapping[str, Any]) -> None:
+        write_object(self.path / BEST, best)
+
+    def close(self) -> None:
+        self.store.close()
+        if not self.pending:
+            (self.path / PENDING).unlink(missing_ok=True)
+
+    def _read_pending(self) -> list[Pending]:
+        try:
+            entries = json.loads((self.path / PENDING).read_text())["batches"]
+        except FileNotFoundError:
+            return []
+        except (ValueError, KeyError, OSError) as error:
+            raise RunFolderError(
+                f"{self.path / PENDING} must list the batches in flight, but it cannot be read "
+                f"({error}); remove it to go on without them"
+            ) from None
+        done = {int(batch["batch"]) for batch in self.batches}
+        return [p for p in map(Pending.from_dict, entries) if p.number not in done]
+
+
+def read_object(path: Path, remedy: str) -> dict[str, Any]:
+    """A JSON object of a run folder."""
+    try:
+        value = json.loads(path.read_text())
+    except OSError as error:
+        raise RunFolderError(f"{path} must be readable ({error.strerror}); {remedy}") from None
+    except ValueError:
+        raise RunFolderError(f"{path} must be JSON, but it is damaged; {remedy}") from None
+    if not isinstance(value, dict):
+        raise RunFolderError(f"{path} must hold a JSON object; {remedy}")
+    return value
+
+
+def write_object(path: Path, value: Mapping[str, Any]) -> None:
+    write_text(path, json.dumps(value, indent=1) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Whole or not at all: a reader never sees half a file."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        scratch.write_text(text)
+        scratch.replace(path)
+    except OSError as error:
+        scratch.unlink(missing_ok=True)
+        raise write_error(path, error) from error
+
+
+def _old_head(path: Path) -> dict[str, Any] | None:
+    try:
+        text = (path / HEAD).read_text()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise write_error(path, error) from error
+    try:
+        head: dict[str, Any] = json.loads(text)
+        version = int(head["version"])
+    except (ValueError, KeyError, TypeError):
+        raise RunFolderError(
+            f"{path / HEAD} must describe the run, but it cannot be read; name another --out"
+        ) from None
+    if version != VERSION:
+        raise RunFolderError(
+            f"{path} must be a run folder of version {VERSION}, but it is of version {version}; "
+            "name another --out"
+        )
+    return head
+
+
+def _check_new(path: Path) -> None:
+    if path.is_file():
+        raise RunFolderError(f"a run is a folder, but {path} is a file; name another --out")
+    if path.is_dir() and any(not p.name.startswith(".run.json") for p in path.iterdir()):
+        raise RunFolderError(
+            f"{path} must be empty or a run folder, but it holds other files; name another --out"
+        )
+
+
+def _check_same(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Both values are named: whoever changed something sees what."""
+
+    def refuse(what: str, before: Any, now: Any) -> None:
+        raise RunFolderError(
+            f"{path} is a run with {what} {before}, but now it is {now}; name another --out, or "
+            "start it as before"
+        )
+
+    ids = [sorted(task["workload"] for task in head["tasks"]) for head in (old, new)]
+    if ids[0] != ids[1]:
+        for key, once in _SHAPING.items():
+            settings = [head.get("config", {}).get(key, once) for head in (old, new)]
+            if settings[0] != settings[1] and old["model"] == new["model"]:
+                refuse(key, *settings)
+        names = [f"{head['model']} ({len(head['tasks'])} tasks)" for head in (old, new)]
+        if old["model"] == new["model"] and len(ids[0]) == len(ids[1]):
+            names = [f"{name}, first {i[0]}" for name, i in zip(names, ids, strict=True)]
+        refuse("model", *names)
+    for key in ("target", "platform"):
+        if old[key] != new[key]:
+            refuse(key, old[key], new[key])
+    proposers = [head.get("config", {}).get("proposer", _PROPOSER) for head in (old, new)]
+    if proposers[0] != proposers[1]:
+        refuse("proposer", *proposers)
+    before, now = (dict(head["environment"]["toolchain"]) for head in (old, new))
+    for key in sorted(before.keys() | now.keys()):
+        if before.get(key) != now.get(key):
+            refuse(key, before.get(key, "absent"), now.get(key, "absent"))
+
+
+def _read_batches(path: Path) -> list[dict[str, Any]]:
+    """Without a last line that a killed process left half."""
+    try:
+        whole, _, _ = path.read_bytes().rpartition(b"\n")
+        return [json.loads(line) for line in whole.splitlines() if line]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise write_error(path, error) from error
+    except ValueError as error:
+        raise RunFolderError(f"{path} must be JSON lines, but one is none: {error}") from None
+
+
+def _cut_half_line(path: Path) -> None:
+    """What is written next must begin a line; the batch that was cut off is still pending."""
+    if path.exists():
+        whole, newline, half = path.read_bytes().rpartition(b"\n")
+        if half:
+            with path.open("r+b") as file:
+                file.truncate(len(whole) + len(newline))
