@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from common import ROOT, write_result
+from common import ROOT, add_rows, read_rows, write_result
 
 PLATFORM = "znver4-2c"
 WIDTHS = {"z": 16, "y": 8, "x": 4}
@@ -106,15 +106,14 @@ def chosen(count: int) -> list[list[Any]]:
 
 
 def compiled(tasks: Iterable[list[Any]], kept: Path) -> dict[str, dict[str, float]]:
-    rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+    rows = read_rows(kept)
     known = {row["program"] for row in rows}
     jobs = [task for task in tasks if not any(m.program.id in known for m in task)]
     with multiprocessing.get_context("spawn").Pool(2, maxtasksperchild=4) as pool:
-        for k, found in enumerate(pool.imap_unordered(compile_task, jobs)):
-            rows += found
-            with kept.open("a") as file:
-                file.writelines(json.dumps(row) + "\n" for row in found)
-            print(f"task {k + 1} of {len(jobs)}: {len(found)} programs", flush=True)
+        for k, programs in enumerate(pool.imap_unordered(compile_task, jobs)):
+            rows += programs
+            add_rows(kept, programs)
+            print(f"task {k + 1} of {len(jobs)}: {len(programs)} programs", flush=True)
     return {row["program"]: row for row in rows if "lanes" in row}
 
 

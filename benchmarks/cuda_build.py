@@ -1,6 +1,6 @@
 """CUDA kernels compiled TVM's way and without its headers: seconds, and whether the code differs.
 
-    python benchmarks/cuda_build.py [--programs 60] [--processes 15] [--out FILE]
+    python benchmarks/cuda_build.py [--programs 60] [--processes 15] [--machine h200]
 
 Programs of `data/h200`, every one compiled both ways in the same process, as many processes at
 work as the farm has builders. Needs the CUDA toolkit's headers (TVM's way reads them), no GPU.
@@ -15,10 +15,9 @@ import statistics
 import struct
 import time
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import Any
 
-from common import ROOT, provenance
+from common import ROOT, write_result
 from tensorese.measure import nvrtc
 from tensorese.measure.jobs import trace_of
 from tensorese.records.store import Store
@@ -100,7 +99,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--programs", type=int, default=60)
     parser.add_argument("--processes", type=int, default=15)
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/cuda_build.json")
+    parser.add_argument("--machine", default="", help="Name of the result file.")
     args = parser.parse_args()
     jobs = chosen(args.programs)
     with ProcessPoolExecutor(max_workers=args.processes) as pool:
@@ -113,7 +112,7 @@ def main() -> None:
         print(f"{part:16s} {result[part]['mean']:6.2f} {result[part]['median']:7.2f}")
     result["same_code"] = sum(row["same"] for row in rows)
     print(f"same machine code: {result['same_code']} of {len(rows)}")
-    args.out.write_text(json.dumps({**result, **provenance(), "rows": rows}, indent=1) + "\n")
+    print(write_result("cuda_build", {**result, "rows": rows}, args.machine))
 
 
 if __name__ == "__main__":

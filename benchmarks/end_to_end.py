@@ -7,7 +7,7 @@ onnxruntime on the same cores.
     python benchmarks/end_to_end.py report
 
 `tune` goes on where it stopped (run folders under runs/end_to_end). `time` adds a row a network,
-system and time to results/end_to_end.jsonl; what is there is not run again. torch runs
+system and time to results/end_to_end/MACHINE.jsonl; what is there is not run again. torch runs
 channels_last. All systems are processes of their own, interleaved, with the tuned programs both on
 weights packed at compile time and on weights as they came; `tune --no-prepack` adds a run whose
 programs were chosen for weights as they came, `tune --no-winograd` one without that algorithm.
@@ -25,7 +25,7 @@ import argparse
 import time
 from pathlib import Path
 
-from common import RESULTS, ROOT
+from common import ROOT, result_file
 from end_to_end_networks import NETWORKS, Place
 
 STARTED = time.time()
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--work", type=Path, default=ROOT / "runs" / "end_to_end")
-    parser.add_argument("--rows", type=Path, default=RESULTS / "end_to_end.jsonl")
+    parser.add_argument("--rows", type=Path, default=result_file("end_to_end", ".jsonl"))
     parser.add_argument("--lanes", nargs="+", default=[], help="cores of each network: 0,1 2,3")
     parser.add_argument("--cache", choices=("rotated", "hot"), default="rotated")
     parser.add_argument("--no-prepack", action="store_true", help="tune with weights as they came")

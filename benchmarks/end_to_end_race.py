@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from common import provenance
+from common import add_rows, provenance, read_rows
 from end_to_end_networks import INPUTS, KERNELS, UNPACKED, Place
 from tensorese.deploy.apply import Applied
 from tensorese.deploy.arena import Arena
@@ -173,14 +173,6 @@ def race(
 
 
 def _append(path: Path, rows: list[dict[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
+    add_rows(path, rows)
     shown = {row["system"]: f"{row['latency'] * 1e3:.3f}" for row in rows}
     print(f"{rows[0]['network']} {rows[0]['time']}: {shown}", flush=True)
-
-
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common import RESULTS
+from common import read_rows
 from end_to_end_networks import NETWORKS
-from end_to_end_race import read_rows
 
 RIVALS = ("torch", "onnxruntime")
 OURS = ("tuned", "unpacked", "tuned-unpacked")
@@ -21,7 +19,7 @@ Row = dict[str, Any]
 
 
 def report(rows: Path, minutes: float, seed: int = 0) -> bool:
-    """Writes results/end_to_end.json and .md; False where there is nothing to report."""
+    """Writes the table beside the rows; False where there is nothing to report."""
     found = []
     for network in NETWORKS:
         mine = [
@@ -47,10 +45,8 @@ def report(rows: Path, minutes: float, seed: int = 0) -> bool:
         "all_at_least": NEEDED,
         "all_enough": enough,
     }
-    # Drawn anywhere: where and when it was measured is in the rows.
-    (RESULTS / "end_to_end.json").write_text(json.dumps(result, indent=2) + "\n")
     text = markdown(result)
-    (RESULTS / "end_to_end.md").write_text(text)
+    rows.with_suffix(".md").write_text(text)
     print(text)
     return True
 

@@ -4,7 +4,7 @@
 
 Per network and target the tasks are extracted, each distinct one's space is built, and for every
 distinct sketch eight traces of stock MetaSchedule (fresh samples, then its mutators) are encoded to
-integers and decoded again. Rows go to results/space_zoo.jsonl as they are made: a run that was
+integers and decoded again. Rows go to runs/space_zoo.jsonl as they are made: a run that was
 stopped continues; --again starts anew.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from common import RESULTS, write_result
+from common import ROOT, read_rows, write_result
 from space_audit import TARGETS
 from tensorese.identity import plain
 from tensorese.language.metaschedule import cut_tail
@@ -30,7 +30,7 @@ from tensorese.space.space import TaskSpace, task_space
 from tensorese.workloads import Task, load_network, tasks_of
 from tensorese.workloads.zoo import ZOO
 
-ROWS = RESULTS / "space_zoo.jsonl"
+ROWS = ROOT / "runs" / "space_zoo.jsonl"
 TRACES = 8
 
 
@@ -92,17 +92,12 @@ def examine(task: Task, kind: str, known: set[str]) -> dict[str, Any]:
     }
 
 
-def read_rows() -> list[dict[str, Any]]:
-    if not ROWS.exists():
-        return []
-    return [json.loads(line) for line in ROWS.read_text().splitlines() if line.strip()]
-
-
 def walk(kinds: list[str], networks: list[str]) -> None:
-    rows = read_rows()
+    rows = read_rows(ROWS)
     done = {(r["kind"], r["network"]) for r in rows if "network" in r}
     seen = {(r["kind"], r["workload"]) for r in rows if "workload" in r}
     known = {s["id"] for r in rows for s in r.get("sketches", ()) if "traces" in s}
+    ROWS.parent.mkdir(exist_ok=True)
     with ROWS.open("a") as out:
         for name in networks:
             left = [kind for kind in kinds if (kind, name) not in done]
@@ -186,7 +181,7 @@ def main() -> int:
     if args.again:
         ROWS.unlink(missing_ok=True)
     walk(args.kind, args.network)
-    found = report(read_rows())
+    found = report(read_rows(ROWS))
     for row in found["networks"]:
         print(f"{row['kind']} {row['network']}: {row['share']:.2%} replayed {row['uncovered']}")
     print(json.dumps(found["totals"], indent=1))

@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from pathlib import Path
 from typing import Any
 
-from tune_retime import retimed_file
+from common import read_rows
 
 TITLE = "# Tensorese against stock MetaSchedule"
 
 
-def report(chosen: Any, out: Path, rows: list[dict[str, Any]], trials: int) -> None:
+def report(sets: list[Any], path: Path, trials: int) -> None:
+    """One page of all sets that the machine has rows of, and a drawing of the last of them."""
+    sections, drawn = [], []
+    for chosen in sets:
+        text, lines = _section(chosen, read_rows(path), trials)
+        sections += [text] if lines else []
+        drawn = lines or drawn
+    if not drawn:
+        raise SystemExit("no task has rows of both systems yet")
+    text = "\n".join([f"{TITLE}\n", *sections])
+    path.with_suffix(".md").write_text(text)
+    path.with_suffix(".svg").write_text(_svg(drawn))
+    print(f"{text}\n{path.with_suffix('.md')}")
+
+
+def _section(
+    chosen: Any, rows: list[dict[str, Any]], trials: int
+) -> tuple[str, list[dict[str, Any]]]:
     """Of the machine the winners were timed again on, else of the latest row's."""
-    rows = [row for row in rows if row["task"] in chosen.tasks]
-    again = retimed_file(chosen, out)
-    kept = json.loads(again.read_text()) if again.exists() else {}
+    kept = next((row for row in rows if row.get("retimed") == chosen.name), {})
+    rows = [row for row in rows if row.get("task") in chosen.tasks]
     retimed = kept.get("tasks", {})
     source = kept.get("where") or (rows[-1] if rows else {})
     here = {name: source.get(name, "") for name in ("machine", "tvm")}
     rows = [row for row in rows if all(row[k] == here[k] for k in here)]
     shipped = _shipped_lines(chosen, rows, retimed)
     lines = [line for task in chosen.tasks if (line := _line(task, rows, retimed, trials))]
-    drawn = lines if chosen.name == "subgraphs" else shipped
-    if not drawn:
-        raise SystemExit("no task has rows of both systems yet")
-    text = _markdown(lines, here, trials) if lines else f"{TITLE}\n\n{_place(here)}.\n"
-    text += _shipped(chosen, shipped)
-    table, drawing = out / f"{chosen.title}.md", out / f"{chosen.title}.svg"
-    table.write_text(text)
-    drawing.write_text(_svg(drawn))
-    print(f"{text}\n{table}\n{drawing}")
+    text = f"## Set `{chosen.name}`\n\n"
+    text += _markdown(lines, here, trials) if lines else f"{_place(here)}.\n"
+    return text + _shipped(chosen, shipped), lines if chosen.name == "subgraphs" else shipped
 
 
 def _place(here: dict[str, str]) -> str:
@@ -96,8 +105,6 @@ def _markdown(lines: list[dict[str, Any]], here: dict[str, str], trials: int) ->
     quality = [line["quality"] for line in lines if line["quality"] == line["quality"]]
     mean = statistics.geometric_mean
     said = [
-        TITLE,
-        "",
         f"{_place(here)}, {trials} trials a task, process start to result; "
         "both systems use all cores. Stock: XGB, one seed. Ours: `--model none`, empty store, "
         f"{max(len(line['ours_secs']) for line in lines)} seeds. Latencies are of the winners "
@@ -160,7 +167,7 @@ def _shipped(chosen: Any, lines: list[dict[str, Any]]) -> str:
     )
     said = [
         "",
-        "## With the shipped model, 32 trials",
+        "### With the shipped model, 32 trials",
         "",
         f"`--model auto`, empty store; {unseen}.",
         "",
