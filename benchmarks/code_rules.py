@@ -147,15 +147,15 @@ def compare(real: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
     }
     rows = []
     for kind, rows_of in kinds.items():
-        said, log = column["core_cost"][rows_of], np.log2(instructions[rows_of])
+        predicted, log = column["core_cost"][rows_of], np.log2(instructions[rows_of])
         widths = registers(2 ** column["core_lanes"][rows_of])
         rows.append(
             {
                 "kind": kind,
                 "programs": int(rows_of.sum()),
                 "same_lanes": float(np.mean(np.abs(np.log2(lanes[rows_of] / widths)) < 0.6)),
-                "correlation": float(np.corrcoef(said, log)[0, 1]),
-                "unexplained": float(np.std(log - said)),
+                "correlation": float(np.corrcoef(predicted, log)[0, 1]),
+                "unexplained": float(np.std(log - predicted)),
                 "of": float(np.std(log)),
             }
         )
@@ -173,9 +173,9 @@ def main() -> None:
         f"{'programs':<28} {'n':>6} {'lanes alike':>11} {'correlation':>11} {'left':>5} {'of':>5}"
     )
     for row in rows:
-        told = f"{row['same_lanes']:11.2f} {row['correlation']:11.2f}"
+        figures = f"{row['same_lanes']:11.2f} {row['correlation']:11.2f}"
         left = f"{row['unexplained']:5.2f} {row['of']:5.2f}"
-        print(f"{row['kind']:<28} {row['programs']:6d} {told} {left}")
+        print(f"{row['kind']:<28} {row['programs']:6d} {figures} {left}")
     write_result("code_rules", {"platform": PLATFORM, "tasks": args.tasks, "rows": rows})
 
 

@@ -72,8 +72,8 @@ def calibrations(log: Path) -> list[dict[str, Any]]:
         r"calibrating: (?P<layout>[^:]+): p90 (?P<p90>[\d.]+)%, median (?P<median>[\d.]+)%, "
         r"bias (?P<bias>[-+\d.]+)%, n (?P<n>\d+), (?P<rate>[\d.]+)/s"
     )
-    found = (pattern.search(line) for line in log.read_text().splitlines())
-    return [match.groupdict() for match in found if match]
+    matches = (pattern.search(line) for line in log.read_text().splitlines())
+    return [match.groupdict() for match in matches if match]
 
 
 def main() -> None:

@@ -37,8 +37,8 @@ def machine_name(gpu: bool = False) -> str:
 
 def gpu_name() -> str:
     asked = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-    said = subprocess.run(asked, capture_output=True, text=True, check=True)
-    return said.stdout.splitlines()[0]
+    answer = subprocess.run(asked, capture_output=True, text=True, check=True)
+    return answer.stdout.splitlines()[0]
 
 
 def result_file(script: str, suffix: str = ".json", machine: str = "") -> Path:
@@ -50,8 +50,8 @@ def provenance() -> dict[str, Any]:
     commit = ""
     with contextlib.suppress(OSError):  # a lent machine may have no git, and no history
         asked = ["git", "rev-parse", "HEAD"]
-        said = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
-        commit = said.stdout.strip()
+        answer = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
+        commit = answer.stdout.strip()
     versions = {"python": platform.python_version()}
     for package in ("apache-tvm", "apache-tvm-ffi", "numpy", "pyarrow", "torch"):
         try:

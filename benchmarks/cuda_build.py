@@ -36,11 +36,11 @@ def chosen(n: int) -> list[dict[str, Any]]:
     """Programs spread over the store, as what a build worker is sent."""
     target = json.dumps(TARGET)
     with Store.open(ROOT / "data" / "h200") as store:
-        found = [m for m in store.measurements(platform="h200") if m.latency]
+        valid = [m for m in store.measurements(platform="h200") if m.latency]
     return [
         {"target": target, "module": "", "workload": m.program.workload.module}
         | {"trace": trace_of(m.program, target), "operator": m.program.workload.operator}
-        for m in found[:: max(1, len(found) // n)][:n]
+        for m in valid[:: max(1, len(valid) // n)][:n]
     ]
 
 
@@ -49,13 +49,13 @@ def machine_code(cubin: bytes) -> dict[str, bytes]:
     at, size, count, names = struct.unpack_from("<Q10xHHH", cubin, 0x28)
     sections = [struct.unpack_from("<IIQQQQ", cubin, at + k * size) for k in range(count)]
     base = sections[names][4]
-    found = {}
+    kernels: dict[str, bytes] = {}
     for name, _, _, _, offset, length in sections:
         start = base + name
         text = cubin[start : cubin.index(b"\0", start)].decode()
         if text.startswith(".text."):
-            found[text] = cubin[offset : offset + length]
-    return found
+            kernels[text] = cubin[offset : offset + length]
+    return kernels
 
 
 def compile_both(job: dict[str, Any]) -> dict[str, Any]:

@@ -42,17 +42,17 @@ def check(places: list[Place]) -> None:
         began = time.time()
         network = load_network(place.model)
         inputs, tasks = network.example(0), tasks_of(network, target)
-        said = [f"{len(tasks)} tasks"]
+        notes = [f"{len(tasks)} tasks"]
         for name in available():
             try:
                 system = System({"kind": name, "model": place.model, "threads": 2}, inputs)
                 system.outputs()
                 started = time.perf_counter()
                 system.call()
-                said.append(f"{name} {1e3 * (time.perf_counter() - started):.1f} ms")
+                notes.append(f"{name} {1e3 * (time.perf_counter() - started):.1f} ms")
             except Exception as error:
-                said.append(f"{name} FAILS: {' '.join(str(error).split())[:300]}")
-        print(f"{place.network}: {', '.join(said)} ({time.time() - began:.0f} s)", flush=True)
+                notes.append(f"{name} FAILS: {' '.join(str(error).split())[:300]}")
+        print(f"{place.network}: {', '.join(notes)} ({time.time() - began:.0f} s)", flush=True)
 
 
 def main() -> None:
@@ -69,35 +69,35 @@ def main() -> None:
     parser.add_argument("--no-prepack", action="store_true", help="tune with weights as they came")
     parser.add_argument("--no-winograd", action="store_true", help="tune direct convolutions only")
     parser.add_argument("--until", type=float, default=86400.0, help="seconds `time` may take")
-    given = parser.parse_args()
+    args = parser.parse_args()
     places = [
         Place(
-            work=given.work,
+            work=args.work,
             network=name,
-            minutes=given.minutes,
-            seed=given.seed,
-            prepack=not given.no_prepack,
-            cache=given.cache,
-            winograd=not given.no_winograd,
+            minutes=args.minutes,
+            seed=args.seed,
+            prepack=not args.no_prepack,
+            cache=args.cache,
+            winograd=not args.no_winograd,
         )
-        for name in given.network
+        for name in args.network
     ]
-    if given.step == "check":
+    if args.step == "check":
         check(places)
-    if given.step in ("tune", "all"):
+    if args.step in ("tune", "all"):
         for place in places:
             place.tune()
             place.build()
-    if given.step in ("time", "all"):
+    if args.step in ("time", "all"):
         from end_to_end_race import race
 
-        until = STARTED + given.until
-        lanes = [[int(core) for core in lane.split(",")] for lane in given.lanes]
-        race(places, given.rows, times=given.times, lanes=lanes, until=until)
-    if given.step in ("report", "all"):
+        until = STARTED + args.until
+        lanes = [[int(core) for core in lane.split(",")] for lane in args.lanes]
+        race(places, args.rows, times=args.times, lanes=lanes, until=until)
+    if args.step in ("report", "all"):
         from end_to_end_report import report
 
-        report(given.rows, given.minutes, given.seed)
+        report(args.rows, args.minutes, args.seed)
 
 
 if __name__ == "__main__":

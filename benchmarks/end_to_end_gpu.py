@@ -182,14 +182,14 @@ def torch_children(network: str, work: Path) -> list[Child]:
 
 def ready(children: list[Child]) -> dict[str, dict[str, Any]]:
     """What each computed; who does not come up is named and left out."""
-    found = {}
+    answers = {}
     for one in list(children):
         try:
-            found[one.name] = one.ask()
+            answers[one.name] = one.ask()
         except RuntimeError as error:
             print(error, flush=True)
             children.remove(one)
-    return found
+    return answers
 
 
 def race(network: str, children: list[Child], minutes: float, rows: Path) -> None:
@@ -221,25 +221,25 @@ def main() -> None:
     out = Path(os.environ.get("OUT", "runs/end_to_end_gpu"))
     parser.add_argument("--out", type=Path, default=out)
     parser.add_argument("--network", nargs="+", choices=NETWORKS, default=list(NETWORKS))
-    given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
-    work = given.out / "work"
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    work = args.out / "work"
     work.mkdir(exist_ok=True)
     builds = {}
-    for network in given.network:
-        tune(network, given.minutes, work)
+    for network in args.network:
+        tune(network, args.minutes, work)
         builds[network] = compiling(network, work)
-    systems = {network: torch_children(network, work) for network in given.network}
-    for network in given.network:
+    systems = {network: torch_children(network, work) for network in args.network}
+    for network in args.network:
         if builds[network].wait() == 0:
             run = str(work / network)
             log = work / f"{network}-ours.err"
             systems[network].insert(0, Child("ours fp32", log, "ours", network, run))
         else:
             print((work / f"{network}-compile.log").read_text()[-600:], flush=True)
-    for network in given.network:
-        rows = given.out / f"{machine_name(gpu=True)}.jsonl"
-        race(network, systems[network], given.minutes, rows)
+    for network in args.network:
+        rows = args.out / f"{machine_name(gpu=True)}.jsonl"
+        race(network, systems[network], args.minutes, rows)
 
 
 if __name__ == "__main__":

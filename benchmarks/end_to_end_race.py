@@ -64,14 +64,14 @@ class Race:
     def _libraries(self) -> dict[str, Path]:
         """`unpacked`: the same programs; the others: of a run without prepacking, timed hot, or
         without Winograd's algorithm."""
-        found = {
+        libraries = {
             "tuned": self.place.run / "library.so",
             "unpacked": self.place.run / UNPACKED,
             "tuned-unpacked": self.place.unpacked.run / "library.so",
             "tuned-hot": self.place.hot.run / "library.so",
             "tuned-direct": self.place.direct.run / "library.so",
         }
-        return {name: path for name, path in found.items() if path.exists()}
+        return {name: path for name, path in libraries.items() if path.exists()}
 
     def _drop_those_that_differ(self) -> None:
         depth = {key: self.certificate["verification"][key] for key in ("kernels", "reduction")}
@@ -91,7 +91,7 @@ class Race:
         latency = self.arena.time(ROUNDS, SECS)
         profile = self.arena.contenders["tuned"].ask({"op": "profile", "runs": 10})["kernels"]
         kernels = kernel_rows(profile, self._applied(), self.run)
-        rows = [{**self._key(name, turn), **found} for name, found in latency.items()]
+        rows = [{**self._key(name, turn), **timed} for name, timed in latency.items()]
         ours = next(row for row in rows if row["system"] == "tuned")
         ours |= {
             "peak_gflops": peak,

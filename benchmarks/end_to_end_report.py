@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 def report(rows: Path, minutes: float, seed: int = 0) -> bool:
     """Writes the table beside the rows; False where there is nothing to report."""
-    found = []
+    networks = []
     for network in NETWORKS:
         mine = [
             row
@@ -29,17 +29,17 @@ def report(rows: Path, minutes: float, seed: int = 0) -> bool:
         ]
         if mine:
             newest = [row for row in mine if row["library"] == mine[-1]["library"]]
-            found.append(summarise(newest))
-    if not found:
+            networks.append(summarise(newest))
+    if not networks:
         print("no rows yet: tune, then time")
         return False
-    ahead = {n: sum((one[n] or 0) >= 1 for one in found) for n in ("speed", "speed_unpacked")}
+    ahead = {n: sum((one[n] or 0) >= 1 for one in networks) for n in ("speed", "speed_unpacked")}
     enough = all(
-        (one[name] or 0) >= NEEDED for one in found for name in ("speed", "speed_unpacked")
+        (one[name] or 0) >= NEEDED for one in networks for name in ("speed", "speed_unpacked")
     )
     result = {
         "minutes": minutes,
-        "networks": found,
+        "networks": networks,
         "ahead": ahead["speed"],
         "ahead_unpacked": ahead["speed_unpacked"],
         "all_at_least": NEEDED,
@@ -55,11 +55,11 @@ def summarise(rows: Sequence[Row]) -> Row:
     """One network: medians over its times, and where its time goes."""
 
     def median(system: str) -> float | None:
-        found = [row["latency"] for row in rows if row["system"] == system]
-        return statistics.median(found) if found else None
+        times = [row["latency"] for row in rows if row["system"] == system]
+        return statistics.median(times) if times else None
 
     latency = {name: median(name) for name in (*OURS, *OTHERS, *RIVALS)}
-    best = min((found for name in RIVALS if (found := latency[name])), default=None)
+    best = min((secs for name in RIVALS if (secs := latency[name])), default=None)
     tuned = latency["tuned"]
     unpacked = min((s for name in OURS[1:] if (s := latency[name])), default=None)
     ours = [row for row in rows if row["system"] == "tuned"]
@@ -87,11 +87,11 @@ def summarise(rows: Sequence[Row]) -> Row:
 def costliest(ours: Sequence[Row], peak: float) -> list[Row]:
     """Kernels by the time they take beyond what the cores' peak would need, in place."""
     named = {kernel["kernel"]: kernel for row in ours for kernel in row["kernels"]}
-    found = []
+    costs = []
     for name, kernel in named.items():
         seen = [k["secs"] for row in ours for k in row["kernels"] if k["kernel"] == name]
         secs = statistics.median(seen)
-        found.append(
+        costs.append(
             {
                 "kernel": name.removesuffix("_scheduled"),
                 "operator": kernel["operator"],
@@ -102,17 +102,17 @@ def costliest(ours: Sequence[Row], peak: float) -> list[Row]:
                 "of_peak": kernel["flops"] / secs / 1e9 / peak if secs else None,
             }
         )
-    return sorted(found, key=lambda one: -one["lost"])[:SHOWN]
+    return sorted(costs, key=lambda one: -one["lost"])[:SHOWN]
 
 
 def markdown(result: Row) -> str:
-    found = result["networks"]
-    machine = found[0]["machine"]
+    networks = result["networks"]
+    machine = networks[0]["machine"]
     lines = [
         "# End to end",
         "",
         f"Each network tuned once with `--minutes {result['minutes']:g}` ({machine}), then timed "
-        f"{found[0]['times']} times in turn with torch (channels_last, inference_mode) and "
+        f"{networks[0]['times']} times in turn with torch (channels_last, inference_mode) and "
         "onnxruntime on the same cores. Milliseconds; speed is that of the better rival's "
         "latency over ours. Without prepacking: the same programs on weights in the network's "
         "own order, and programs tuned for that order (`--no-prepack`); the better counts. "
@@ -124,11 +124,11 @@ def markdown(result: Row) -> str:
         "unpacked speed | of peak | gap to tasks | trials |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    lines += [_line(one) for one in found]
-    lines += ["", f"Ahead of both on {result['ahead']} of {len(found)}, without packing on "]
+    lines += [_line(one) for one in networks]
+    lines += ["", f"Ahead of both on {result['ahead']} of {len(networks)}, without packing on "]
     lines[-1] += f"{result['ahead_unpacked']}; at least {NEEDED:g}x on all, with and without "
     lines[-1] += f"packing: {'yes' if result['all_enough'] else 'no'}."
-    for one in found:
+    for one in networks:
         lines += ["", f"## {one['network']}: where its time goes", ""]
         for name, option in OTHERS.items():
             if one["latency"].get(name):
@@ -148,9 +148,9 @@ def _line(one: Row) -> str:
 
 def _cost(kernel: Row) -> str:
     shapes = " ".join(kernel["shapes"][:2])
-    said = f"{kernel['secs'] * 1e3:.3f} ms in {kernel['calls']} calls"
+    cost = f"{kernel['secs'] * 1e3:.3f} ms in {kernel['calls']} calls"
     share = f", {100 * kernel['of_peak']:.0f} % of peak" if kernel["of_peak"] else ""
-    return f"- {kernel['kernel']} ({kernel['operator']} {shapes}): {said}{share}"
+    return f"- {kernel['kernel']} ({kernel['operator']} {shapes}): {cost}{share}"
 
 
 def _ms(secs: float | None) -> str:

@@ -325,13 +325,13 @@ def show(result: dict[str, Any]) -> None:
     console = Console(width=110)
     console.print(table)
     for case, row in result["cases"].items():
-        said = ", ".join(
+        differences = ", ".join(
             f"{name.replace('_', '-')} {s['median']:.1%} (p90 {s['p90']:.1%})"
             for name, s in row["agreement"].items()
             if s["median"] is not None
         )
         ten = row["ten_best_retimed"]
-        console.print(f"{case}: times of the faster half differ by {said}")
+        console.print(f"{case}: times of the faster half differ by {differences}")
         console.print(
             f"{case}: ten best timed again differ by {ten['median_gap']:.1%}, "
             f"at most {ten['max_gap']:.1%}"

@@ -46,7 +46,7 @@ WORKER = Path(__file__).with_name("search_speed_worker.py")
 
 def jobs(args: argparse.Namespace) -> list[dict[str, Any]]:
     """One dictionary per process to start, ours first: they are the cheap ones."""
-    found: list[dict[str, Any]] = []
+    listed: list[dict[str, Any]] = []
     for side in args.side:
         for kind in args.kind:
             for case in args.case:
@@ -55,8 +55,8 @@ def jobs(args: argparse.Namespace) -> list[dict[str, Any]]:
                 where["head"] = args.head
                 rankers = ["online", *(f"model:{m}" for m in _models(args, kind))]
                 wanted = [r for r in rankers if not args.ranker or r.split(":")[0] in args.ranker]
-                found += _of_side(side, where, wanted, args)
-    return found
+                listed += _of_side(side, where, wanted, args)
+    return listed
 
 
 def _models(args: argparse.Namespace, kind: str) -> list[str]:

@@ -126,13 +126,13 @@ def examine(
 def asks(space: TaskSpace, index: int) -> list[str]:
     """What this sketch still puts to TVM, and how often."""
     sketch = space.sketches[index]
-    found = []
+    questions = []
     if any(isinstance(locator, LocationTable) for locator in sketch.locators.values()):
-        found.append("locations, once per case")
+        questions.append("locations, once per case")
     if any(limit.replays for limit in sketch.limits):
         few = len(sketch.limits) == 1
-        found.append("verdict, once per case" if few else "verdict, per row that is left")
-    return found
+        questions.append("verdict, once per case" if few else "verdict, per row that is left")
+    return questions
 
 
 def compiled(space: TaskSpace, covered: list[int], n: int) -> int:
@@ -159,18 +159,18 @@ def compiled(space: TaskSpace, covered: list[int], n: int) -> int:
 
 def in_full(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The parts of each task added up."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    tasks: dict[tuple[str, str], dict[str, Any]] = {}
     added = [*(f.name for f in dataclasses.fields(Audit)), "rows", "compiled", "to_compile", "secs"]
     for row in rows:
         key = (row["kind"], row["operator"])
-        if key not in found:
-            found[key] = {**row, "parts": 1}
+        if key not in tasks:
+            tasks[key] = {**row, "parts": 1}
             continue
-        whole = found[key]
+        whole = tasks[key]
         whole |= {name: whole[name] + row[name] for name in added}
         whole |= {name: sorted({*whole[name], *row[name]}) for name in ("asks", "reasons")}
         whole["parts"] += 1
-    return list(found.values())
+    return list(tasks.values())
 
 
 def report(rows: list[dict[str, Any]]) -> bool:
@@ -222,8 +222,8 @@ def main() -> int:
             rows.append(row)
             add_rows(args.rows, [row])
             shown = ("kind", "operator", "part", "were_legal", "called_legal")
-            shown += ("we_accepted", "stock_accepted", "secs")
-            print({name: row[name] for name in shown}, flush=True)
+            more = ("we_accepted", "stock_accepted", "secs")
+            print({name: row[name] for name in (*shown, *more)}, flush=True)
     return 0 if report(rows) else 1
 
 

@@ -48,8 +48,8 @@ def judged(system: str, store: Path, platform: str, fold: int, more: list[str]) 
     with tempfile.TemporaryDirectory() as folder:
         where = ["--data", str(store), "--platform", platform]
         tensorese("train", *SYSTEMS[system], *where, "--fold", str(fold), "--out", folder, *more)
-        said = json.loads(tensorese("eval", folder, *where, "--json"))
-    return {name: said[name] for name in KEPT}
+        result = json.loads(tensorese("eval", folder, *where, "--json"))
+    return {name: result[name] for name in KEPT}
 
 
 def run(args: argparse.Namespace, path: Path) -> None:

@@ -14,7 +14,8 @@ TITLE = "# Tensorese against stock MetaSchedule"
 
 def report(sets: list[Any], path: Path, trials: int) -> None:
     """One page of all sets that the machine has rows of, and a drawing of the last of them."""
-    sections, drawn = [], []
+    sections: list[str] = []
+    drawn: list[dict[str, Any]] = []
     for chosen in sets:
         text, lines = _section(chosen, read_rows(path), trials)
         sections += [text] if lines else []
@@ -104,7 +105,7 @@ def _markdown(lines: list[dict[str, Any]], here: dict[str, str], trials: int) ->
     faster = [line["faster"] for line in lines]
     quality = [line["quality"] for line in lines if line["quality"] == line["quality"]]
     mean = statistics.geometric_mean
-    said = [
+    text = [
         f"{_place(here)}, {trials} trials a task, process start to result; "
         "both systems use all cores. Stock: XGB, one seed. Ours: `--model none`, empty store, "
         f"{max(len(line['ours_secs']) for line in lines)} seeds. Latencies are of the winners "
@@ -118,7 +119,7 @@ def _markdown(lines: list[dict[str, Any]], here: dict[str, str], trials: int) ->
         "`stock needs`: when stock's run of 256 trials first had a program as fast as our mean, "
         "each by its own timer.",
     ]
-    return "\n".join(said) + "\n"
+    return "\n".join(text) + "\n"
 
 
 def _shipped_lines(
@@ -165,7 +166,7 @@ def _shipped(chosen: Any, lines: list[dict[str, Any]]) -> str:
         else "the same subgraphs, harness and stock runs. Not one of these workloads was trained "
         "on, but networks with like layers were"
     )
-    said = [
+    text = [
         "",
         "### With the shipped model, 32 trials",
         "",
@@ -176,7 +177,7 @@ def _shipped(chosen: Any, lines: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for line in lines:
-        said.append(
+        text.append(
             f"| {line['task']} ({chosen.tasks[line['task']].source}) | {line['trials']} "
             f"| {line['stock_secs']:.1f} | {', '.join(f'{s:.1f}' for s in line['ours_secs'])} "
             f"| {line['faster']:.1f}x | {line['stock_ms']:.4f} "
@@ -185,14 +186,14 @@ def _shipped(chosen: Any, lines: list[dict[str, Any]]) -> str:
     mean = statistics.geometric_mean
     for count in sorted({line["trials"] for line in lines}):
         these = [line for line in lines if line["trials"] == count]
-        said += [
+        text += [
             "",
             f"Against {count} trials of stock ({len(these)} tasks): "
             f"{mean(line['faster'] for line in these):.1f}x less wall-clock (least "
             f"{min(line['faster'] for line in these):.1f}x), "
             f"winners {mean(line['quality'] for line in these):.3f}x as fast.",
         ]
-    return "\n".join(said) + "\n"
+    return "\n".join(text) + "\n"
 
 
 def _svg(lines: list[dict[str, Any]]) -> str:
