@@ -1,25 +1,23 @@
 """The table of the models that ship, from the rows that `ship_models.py` wrote.
 
-    python benchmarks/bench_models.py ROWS.jsonl ... [--again data/again]
+    python benchmarks/bench_models.py [ROWS.jsonl ...] [--again data/again]
 
 Test rows of every platform: figures are means over seeds and tasks, intervals and paired
-differences are bootstraps over tasks. Writes `benchmarks/results/models.md` and keeps the first
-file's rows beside it; further files are of `lowered_trees.py`. `tensorese bench-models` prints the
-same figures of one seed for what is installed.
+differences are bootstraps over tasks. Writes `benchmarks/results/bench_models/table.md`; without
+ROWS it reads what `benchmarks/results` has of `ship_models.py` and `lowered_trees.py`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from common import RESULTS, ROOT
+from common import RESULTS, ROOT, read_rows
 from tensorese.evaluation.metrics import bootstrap
 from tensorese.evaluation.model_table import Bench, Row
 from tensorese.models.catalog import SHIPPED
@@ -30,11 +28,6 @@ LOWERED = "xgboost on lowered features"
 SAME_INPUTS = ("lightgbm", "xgboost")
 TREES = (*SAME_INPUTS, LOWERED, "lightgbm on lowered features")
 Rows = Sequence[dict[str, Any]]
-
-
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    rows = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-    return [row for row in rows if "part" in row]
 
 
 def by_task(rows: Rows, k: int) -> dict[str, float]:
@@ -241,16 +234,18 @@ def choices(rows: Rows) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("rows", type=Path, nargs="+")
+    parser.add_argument("rows", type=Path, nargs="*")
     parser.add_argument("--again", type=Path, default=ROOT / "data" / "again")
     parser.add_argument(
         "--beside",
         type=Path,
-        default=RESULTS / "bench_models.json",
+        default=RESULTS / "bench_models" / "shipped.json",
         help="What `tensorese bench-models --trees --json` printed.",
     )
     args = parser.parse_args()
-    rows = [row for path in args.rows for row in read_rows(path)]
+    folders = [RESULTS / name for name in ("ship_models", "lowered_trees")]
+    files = args.rows or [path for folder in folders for path in sorted(folder.iterdir())]
+    rows = [row for path in files for row in read_rows(path) if "part" in row]
     test = [row for row in rows if row["part"] == "test"]
     lines = ["# The models that ship, on test rows", ""]
     lines += table(test, ceilings(args.again))
@@ -263,10 +258,7 @@ def main() -> None:
         lines += pairs(args.beside, [row for row in test if "on lowered" in row["model"]])
     lines += ["", "## Recipes on validation tasks", ""]
     lines += choices([row for row in rows if row["part"] == "validation"])
-    (RESULTS / "models.md").write_text("\n".join(lines) + "\n")
-    kept = RESULTS / "ship_models.jsonl"
-    if args.rows[0].resolve() != kept.resolve():
-        shutil.copyfile(args.rows[0], kept)
+    (RESULTS / "bench_models" / "table.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
 
 

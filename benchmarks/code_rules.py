@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from common import ROOT, write_result
+from common import ROOT, add_rows, read_rows, write_result
 
 PLATFORM = "znver4-2c"
 WIDTHS = {"z": 16, "y": 8, "x": 4}
@@ -106,15 +106,14 @@ def chosen(count: int) -> list[list[Any]]:
 
 
 def compiled(tasks: Iterable[list[Any]], kept: Path) -> dict[str, dict[str, float]]:
-    rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+    rows = read_rows(kept)
     known = {row["program"] for row in rows}
     jobs = [task for task in tasks if not any(m.program.id in known for m in task)]
     with multiprocessing.get_context("spawn").Pool(2, maxtasksperchild=4) as pool:
-        for k, found in enumerate(pool.imap_unordered(compile_task, jobs)):
-            rows += found
-            with kept.open("a") as file:
-                file.writelines(json.dumps(row) + "\n" for row in found)
-            print(f"task {k + 1} of {len(jobs)}: {len(found)} programs", flush=True)
+        for k, programs in enumerate(pool.imap_unordered(compile_task, jobs)):
+            rows += programs
+            add_rows(kept, programs)
+            print(f"task {k + 1} of {len(jobs)}: {len(programs)} programs", flush=True)
     return {row["program"]: row for row in rows if "lanes" in row}
 
 
@@ -148,15 +147,15 @@ def compare(real: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
     }
     rows = []
     for kind, rows_of in kinds.items():
-        said, log = column["core_cost"][rows_of], np.log2(instructions[rows_of])
+        predicted, log = column["core_cost"][rows_of], np.log2(instructions[rows_of])
         widths = registers(2 ** column["core_lanes"][rows_of])
         rows.append(
             {
                 "kind": kind,
                 "programs": int(rows_of.sum()),
                 "same_lanes": float(np.mean(np.abs(np.log2(lanes[rows_of] / widths)) < 0.6)),
-                "correlation": float(np.corrcoef(said, log)[0, 1]),
-                "unexplained": float(np.std(log - said)),
+                "correlation": float(np.corrcoef(predicted, log)[0, 1]),
+                "unexplained": float(np.std(log - predicted)),
                 "of": float(np.std(log)),
             }
         )
@@ -174,9 +173,9 @@ def main() -> None:
         f"{'programs':<28} {'n':>6} {'lanes alike':>11} {'correlation':>11} {'left':>5} {'of':>5}"
     )
     for row in rows:
-        told = f"{row['same_lanes']:11.2f} {row['correlation']:11.2f}"
+        figures = f"{row['same_lanes']:11.2f} {row['correlation']:11.2f}"
         left = f"{row['unexplained']:5.2f} {row['of']:5.2f}"
-        print(f"{row['kind']:<28} {row['programs']:6d} {told} {left}")
+        print(f"{row['kind']:<28} {row['programs']:6d} {figures} {left}")
     write_result("code_rules", {"platform": PLATFORM, "tasks": args.tasks, "rows": rows})
 
 

@@ -5,7 +5,7 @@
 
 `run` collects into a scratch store, then times `--again` of its programs once more, alone, in a
 fresh process, and compares. `note` writes down the results of runs on other machines (what
-`tensorese collect --json` printed there). Both add to benchmarks/results/collect.json.
+`tensorese collect --json` printed there). Both add to benchmarks/results/collect/platforms.json.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from common import RESULTS, ROOT, write_result
+from common import ROOT, result_file, write_result
 
 NEEDED = {"1c": 30.0, "2c": 3.0, "h200": 5.0}  # programs a second, by the end of a platform's name
 MOST_REJECTED = 0.02
@@ -72,8 +72,8 @@ def calibrations(log: Path) -> list[dict[str, Any]]:
         r"calibrating: (?P<layout>[^:]+): p90 (?P<p90>[\d.]+)%, median (?P<median>[\d.]+)%, "
         r"bias (?P<bias>[-+\d.]+)%, n (?P<n>\d+), (?P<rate>[\d.]+)/s"
     )
-    found = (pattern.search(line) for line in log.read_text().splitlines())
-    return [match.groupdict() for match in found if match]
+    matches = (pattern.search(line) for line in log.read_text().splitlines())
+    return [match.groupdict() for match in matches if match]
 
 
 def main() -> None:
@@ -90,7 +90,7 @@ def main() -> None:
     noter.add_argument("--calibration", type=Path)
     noter.add_argument("--machine", default="", help="Where it ran, and what ran beside it.")
     args = parser.parse_args()
-    path = RESULTS / "collect.json"
+    path = result_file("collect", machine="platforms")
     known = json.loads(path.read_text()) if path.exists() else {}
     runs: dict[str, Any] = known.get("runs", {})
     fresh = [run(args)] if args.verb == "run" else [json.loads(p.read_text()) for p in args.results]
@@ -102,7 +102,7 @@ def main() -> None:
     if args.verb == "note" and args.calibration:
         runs[fresh[0]["platform"]]["calibration"] = calibrations(args.calibration)
     print(json.dumps({result["platform"]: runs[result["platform"]] for result in fresh}, indent=1))
-    print(write_result("collect", {"runs": runs}))
+    print(write_result("collect", {"runs": runs}, "platforms"))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """CUDA kernels compiled TVM's way and without its headers: seconds, and whether the code differs.
 
-    python benchmarks/cuda_build.py [--programs 60] [--processes 15] [--out FILE]
+    python benchmarks/cuda_build.py [--programs 60] [--processes 15] [--machine h200]
 
 Programs of `data/h200`, every one compiled both ways in the same process, as many processes at
 work as the farm has builders. Needs the CUDA toolkit's headers (TVM's way reads them), no GPU.
@@ -15,10 +15,9 @@ import statistics
 import struct
 import time
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import Any
 
-from common import ROOT, provenance
+from common import ROOT, write_result
 from tensorese.measure import nvrtc
 from tensorese.measure.jobs import trace_of
 from tensorese.records.store import Store
@@ -37,11 +36,11 @@ def chosen(n: int) -> list[dict[str, Any]]:
     """Programs spread over the store, as what a build worker is sent."""
     target = json.dumps(TARGET)
     with Store.open(ROOT / "data" / "h200") as store:
-        found = [m for m in store.measurements(platform="h200") if m.latency]
+        valid = [m for m in store.measurements(platform="h200") if m.latency]
     return [
         {"target": target, "module": "", "workload": m.program.workload.module}
         | {"trace": trace_of(m.program, target), "operator": m.program.workload.operator}
-        for m in found[:: max(1, len(found) // n)][:n]
+        for m in valid[:: max(1, len(valid) // n)][:n]
     ]
 
 
@@ -50,13 +49,13 @@ def machine_code(cubin: bytes) -> dict[str, bytes]:
     at, size, count, names = struct.unpack_from("<Q10xHHH", cubin, 0x28)
     sections = [struct.unpack_from("<IIQQQQ", cubin, at + k * size) for k in range(count)]
     base = sections[names][4]
-    found = {}
+    kernels: dict[str, bytes] = {}
     for name, _, _, _, offset, length in sections:
         start = base + name
         text = cubin[start : cubin.index(b"\0", start)].decode()
         if text.startswith(".text."):
-            found[text] = cubin[offset : offset + length]
-    return found
+            kernels[text] = cubin[offset : offset + length]
+    return kernels
 
 
 def compile_both(job: dict[str, Any]) -> dict[str, Any]:
@@ -100,7 +99,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--programs", type=int, default=60)
     parser.add_argument("--processes", type=int, default=15)
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/cuda_build.json")
+    parser.add_argument("--machine", default="", help="Name of the result file.")
     args = parser.parse_args()
     jobs = chosen(args.programs)
     with ProcessPoolExecutor(max_workers=args.processes) as pool:
@@ -113,7 +112,7 @@ def main() -> None:
         print(f"{part:16s} {result[part]['mean']:6.2f} {result[part]['median']:7.2f}")
     result["same_code"] = sum(row["same"] for row in rows)
     print(f"same machine code: {result['same_code']} of {len(rows)}")
-    args.out.write_text(json.dumps({**result, **provenance(), "rows": rows}, indent=1) + "\n")
+    print(write_result("cuda_build", {**result, "rows": rows}, args.machine))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ onnxruntime on the same cores.
     python benchmarks/end_to_end.py report
 
 `tune` goes on where it stopped (run folders under runs/end_to_end). `time` adds a row a network,
-system and time to results/end_to_end.jsonl; what is there is not run again. torch runs
+system and time to results/end_to_end/MACHINE.jsonl; what is there is not run again. torch runs
 channels_last. All systems are processes of their own, interleaved, with the tuned programs both on
 weights packed at compile time and on weights as they came; `tune --no-prepack` adds a run whose
 programs were chosen for weights as they came, `tune --no-winograd` one without that algorithm.
@@ -25,7 +25,7 @@ import argparse
 import time
 from pathlib import Path
 
-from common import RESULTS, ROOT
+from common import ROOT, result_file
 from end_to_end_networks import NETWORKS, Place
 
 STARTED = time.time()
@@ -42,17 +42,17 @@ def check(places: list[Place]) -> None:
         began = time.time()
         network = load_network(place.model)
         inputs, tasks = network.example(0), tasks_of(network, target)
-        said = [f"{len(tasks)} tasks"]
+        notes = [f"{len(tasks)} tasks"]
         for name in available():
             try:
                 system = System({"kind": name, "model": place.model, "threads": 2}, inputs)
                 system.outputs()
                 started = time.perf_counter()
                 system.call()
-                said.append(f"{name} {1e3 * (time.perf_counter() - started):.1f} ms")
+                notes.append(f"{name} {1e3 * (time.perf_counter() - started):.1f} ms")
             except Exception as error:
-                said.append(f"{name} FAILS: {' '.join(str(error).split())[:300]}")
-        print(f"{place.network}: {', '.join(said)} ({time.time() - began:.0f} s)", flush=True)
+                notes.append(f"{name} FAILS: {' '.join(str(error).split())[:300]}")
+        print(f"{place.network}: {', '.join(notes)} ({time.time() - began:.0f} s)", flush=True)
 
 
 def main() -> None:
@@ -63,41 +63,41 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--work", type=Path, default=ROOT / "runs" / "end_to_end")
-    parser.add_argument("--rows", type=Path, default=RESULTS / "end_to_end.jsonl")
+    parser.add_argument("--rows", type=Path, default=result_file("end_to_end", ".jsonl"))
     parser.add_argument("--lanes", nargs="+", default=[], help="cores of each network: 0,1 2,3")
     parser.add_argument("--cache", choices=("rotated", "hot"), default="rotated")
     parser.add_argument("--no-prepack", action="store_true", help="tune with weights as they came")
     parser.add_argument("--no-winograd", action="store_true", help="tune direct convolutions only")
     parser.add_argument("--until", type=float, default=86400.0, help="seconds `time` may take")
-    given = parser.parse_args()
+    args = parser.parse_args()
     places = [
         Place(
-            work=given.work,
+            work=args.work,
             network=name,
-            minutes=given.minutes,
-            seed=given.seed,
-            prepack=not given.no_prepack,
-            cache=given.cache,
-            winograd=not given.no_winograd,
+            minutes=args.minutes,
+            seed=args.seed,
+            prepack=not args.no_prepack,
+            cache=args.cache,
+            winograd=not args.no_winograd,
         )
-        for name in given.network
+        for name in args.network
     ]
-    if given.step == "check":
+    if args.step == "check":
         check(places)
-    if given.step in ("tune", "all"):
+    if args.step in ("tune", "all"):
         for place in places:
             place.tune()
             place.build()
-    if given.step in ("time", "all"):
+    if args.step in ("time", "all"):
         from end_to_end_race import race
 
-        until = STARTED + given.until
-        lanes = [[int(core) for core in lane.split(",")] for lane in given.lanes]
-        race(places, given.rows, times=given.times, lanes=lanes, until=until)
-    if given.step in ("report", "all"):
+        until = STARTED + args.until
+        lanes = [[int(core) for core in lane.split(",")] for lane in args.lanes]
+        race(places, args.rows, times=args.times, lanes=lanes, until=until)
+    if args.step in ("report", "all"):
         from end_to_end_report import report
 
-        report(given.rows, given.minutes, given.seed)
+        report(args.rows, args.minutes, args.seed)
 
 
 if __name__ == "__main__":

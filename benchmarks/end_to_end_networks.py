@@ -88,13 +88,13 @@ class Place:
         folder: Any = importlib.import_module("tensorese.deploy.folder")
         from tensorese.workloads import tasks_of
 
-        found = folder.read_run(self.run)
-        built = deploy.prepare_run(found, lambda _: None, prepack=False)
-        deploy.build_library(built.applied.module, found.target, self.run / UNPACKED)
+        tuned = folder.read_run(self.run)
+        built = deploy.prepare_run(tuned, lambda _: None, prepack=False)
+        deploy.build_library(built.applied.module, tuned.target, self.run / UNPACKED)
         named: dict[str, Any] = {f"in{i}": a for i, a in enumerate(built.network.example(0))}
         np.savez(self.run / INPUTS, **named)
         kernels: dict[str, Any] = {"tuned": built.applied.tuned, "untuned": built.applied.untuned}
-        kernels["flops"] = sum(t.flops * t.weight for t in tasks_of(built.network, found.target))
+        kernels["flops"] = sum(t.flops * t.weight for t in tasks_of(built.network, tuned.target))
         (self.run / KERNELS).write_text(json.dumps(kernels))
 
 

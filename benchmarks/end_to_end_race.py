@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from common import provenance
+from common import add_rows, provenance, read_rows
 from end_to_end_networks import INPUTS, KERNELS, UNPACKED, Place
 from tensorese.deploy.apply import Applied
 from tensorese.deploy.arena import Arena
@@ -64,14 +64,14 @@ class Race:
     def _libraries(self) -> dict[str, Path]:
         """`unpacked`: the same programs; the others: of a run without prepacking, timed hot, or
         without Winograd's algorithm."""
-        found = {
+        libraries = {
             "tuned": self.place.run / "library.so",
             "unpacked": self.place.run / UNPACKED,
             "tuned-unpacked": self.place.unpacked.run / "library.so",
             "tuned-hot": self.place.hot.run / "library.so",
             "tuned-direct": self.place.direct.run / "library.so",
         }
-        return {name: path for name, path in found.items() if path.exists()}
+        return {name: path for name, path in libraries.items() if path.exists()}
 
     def _drop_those_that_differ(self) -> None:
         depth = {key: self.certificate["verification"][key] for key in ("kernels", "reduction")}
@@ -91,7 +91,7 @@ class Race:
         latency = self.arena.time(ROUNDS, SECS)
         profile = self.arena.contenders["tuned"].ask({"op": "profile", "runs": 10})["kernels"]
         kernels = kernel_rows(profile, self._applied(), self.run)
-        rows = [{**self._key(name, turn), **found} for name, found in latency.items()]
+        rows = [{**self._key(name, turn), **timed} for name, timed in latency.items()]
         ours = next(row for row in rows if row["system"] == "tuned")
         ours |= {
             "peak_gflops": peak,
@@ -173,14 +173,6 @@ def race(
 
 
 def _append(path: Path, rows: list[dict[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
+    add_rows(path, rows)
     shown = {row["system"]: f"{row['latency'] * 1e3:.3f}" for row in rows}
     print(f"{rows[0]['network']} {rows[0]['time']}: {shown}", flush=True)
-
-
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]

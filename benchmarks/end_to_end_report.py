@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from common import RESULTS
+from common import read_rows
 from end_to_end_networks import NETWORKS
-from end_to_end_race import read_rows
 
 RIVALS = ("torch", "onnxruntime")
 OURS = ("tuned", "unpacked", "tuned-unpacked")
@@ -21,8 +19,8 @@ Row = dict[str, Any]
 
 
 def report(rows: Path, minutes: float, seed: int = 0) -> bool:
-    """Writes results/end_to_end.json and .md; False where there is nothing to report."""
-    found = []
+    """Writes the table beside the rows; False where there is nothing to report."""
+    networks = []
     for network in NETWORKS:
         mine = [
             row
@@ -31,26 +29,24 @@ def report(rows: Path, minutes: float, seed: int = 0) -> bool:
         ]
         if mine:
             newest = [row for row in mine if row["library"] == mine[-1]["library"]]
-            found.append(summarise(newest))
-    if not found:
+            networks.append(summarise(newest))
+    if not networks:
         print("no rows yet: tune, then time")
         return False
-    ahead = {n: sum((one[n] or 0) >= 1 for one in found) for n in ("speed", "speed_unpacked")}
+    ahead = {n: sum((one[n] or 0) >= 1 for one in networks) for n in ("speed", "speed_unpacked")}
     enough = all(
-        (one[name] or 0) >= NEEDED for one in found for name in ("speed", "speed_unpacked")
+        (one[name] or 0) >= NEEDED for one in networks for name in ("speed", "speed_unpacked")
     )
     result = {
         "minutes": minutes,
-        "networks": found,
+        "networks": networks,
         "ahead": ahead["speed"],
         "ahead_unpacked": ahead["speed_unpacked"],
         "all_at_least": NEEDED,
         "all_enough": enough,
     }
-    # Drawn anywhere: where and when it was measured is in the rows.
-    (RESULTS / "end_to_end.json").write_text(json.dumps(result, indent=2) + "\n")
     text = markdown(result)
-    (RESULTS / "end_to_end.md").write_text(text)
+    rows.with_suffix(".md").write_text(text)
     print(text)
     return True
 
@@ -59,11 +55,11 @@ def summarise(rows: Sequence[Row]) -> Row:
     """One network: medians over its times, and where its time goes."""
 
     def median(system: str) -> float | None:
-        found = [row["latency"] for row in rows if row["system"] == system]
-        return statistics.median(found) if found else None
+        times = [row["latency"] for row in rows if row["system"] == system]
+        return statistics.median(times) if times else None
 
     latency = {name: median(name) for name in (*OURS, *OTHERS, *RIVALS)}
-    best = min((found for name in RIVALS if (found := latency[name])), default=None)
+    best = min((secs for name in RIVALS if (secs := latency[name])), default=None)
     tuned = latency["tuned"]
     unpacked = min((s for name in OURS[1:] if (s := latency[name])), default=None)
     ours = [row for row in rows if row["system"] == "tuned"]
@@ -91,11 +87,11 @@ def summarise(rows: Sequence[Row]) -> Row:
 def costliest(ours: Sequence[Row], peak: float) -> list[Row]:
     """Kernels by the time they take beyond what the cores' peak would need, in place."""
     named = {kernel["kernel"]: kernel for row in ours for kernel in row["kernels"]}
-    found = []
+    costs = []
     for name, kernel in named.items():
         seen = [k["secs"] for row in ours for k in row["kernels"] if k["kernel"] == name]
         secs = statistics.median(seen)
-        found.append(
+        costs.append(
             {
                 "kernel": name.removesuffix("_scheduled"),
                 "operator": kernel["operator"],
@@ -106,17 +102,17 @@ def costliest(ours: Sequence[Row], peak: float) -> list[Row]:
                 "of_peak": kernel["flops"] / secs / 1e9 / peak if secs else None,
             }
         )
-    return sorted(found, key=lambda one: -one["lost"])[:SHOWN]
+    return sorted(costs, key=lambda one: -one["lost"])[:SHOWN]
 
 
 def markdown(result: Row) -> str:
-    found = result["networks"]
-    machine = found[0]["machine"]
+    networks = result["networks"]
+    machine = networks[0]["machine"]
     lines = [
         "# End to end",
         "",
         f"Each network tuned once with `--minutes {result['minutes']:g}` ({machine}), then timed "
-        f"{found[0]['times']} times in turn with torch (channels_last, inference_mode) and "
+        f"{networks[0]['times']} times in turn with torch (channels_last, inference_mode) and "
         "onnxruntime on the same cores. Milliseconds; speed is that of the better rival's "
         "latency over ours. Without prepacking: the same programs on weights in the network's "
         "own order, and programs tuned for that order (`--no-prepack`); the better counts. "
@@ -128,11 +124,11 @@ def markdown(result: Row) -> str:
         "unpacked speed | of peak | gap to tasks | trials |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    lines += [_line(one) for one in found]
-    lines += ["", f"Ahead of both on {result['ahead']} of {len(found)}, without packing on "]
+    lines += [_line(one) for one in networks]
+    lines += ["", f"Ahead of both on {result['ahead']} of {len(networks)}, without packing on "]
     lines[-1] += f"{result['ahead_unpacked']}; at least {NEEDED:g}x on all, with and without "
     lines[-1] += f"packing: {'yes' if result['all_enough'] else 'no'}."
-    for one in found:
+    for one in networks:
         lines += ["", f"## {one['network']}: where its time goes", ""]
         for name, option in OTHERS.items():
             if one["latency"].get(name):
@@ -152,9 +148,9 @@ def _line(one: Row) -> str:
 
 def _cost(kernel: Row) -> str:
     shapes = " ".join(kernel["shapes"][:2])
-    said = f"{kernel['secs'] * 1e3:.3f} ms in {kernel['calls']} calls"
+    cost = f"{kernel['secs'] * 1e3:.3f} ms in {kernel['calls']} calls"
     share = f", {100 * kernel['of_peak']:.0f} % of peak" if kernel["of_peak"] else ""
-    return f"- {kernel['kernel']} ({kernel['operator']} {shapes}): {said}{share}"
+    return f"- {kernel['kernel']} ({kernel['operator']} {shapes}): {cost}{share}"
 
 
 def _ms(secs: float | None) -> str:

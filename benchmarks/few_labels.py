@@ -10,13 +10,12 @@ shared trees of all labels. Rows are kept by platform and draw; what is there is
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from common import RESULTS, ROOT, provenance
+from common import ROOT, add_rows, provenance, read_rows, result_file
 from ship_few import FEW_LABELS
 from ship_models import LARGE, sides
 from tensorese.evaluation.metrics import mean_top_k
@@ -28,7 +27,7 @@ from tensorese.training.stacked import keep_labels
 from tensorese.training.transferred_labels import translated
 from tensorese.training.trees import grow_forest, grow_shared
 
-ROWS = RESULTS / "few_labels.jsonl"
+ROWS = result_file("few_labels", ".jsonl")
 TREES = 300
 SETTING = {**LARGE, "min_data_in_leaf": 20}
 SCALES = ("share", "centred")
@@ -81,15 +80,13 @@ def main() -> None:
     args = parser.parse_args()
     with Store.open(ROOT / "data" / "cpu") as store:
         given = small_set(read_programs([store], split="train"))
-    kept = [json.loads(line) for line in ROWS.read_text().splitlines()] if ROWS.exists() else []
-    done = {(row["platform"], row["seed"]) for row in kept}
+    done = {(row["platform"], row["seed"]) for row in read_rows(ROWS)}
     for platform in args.platforms.split(",") if args.platforms else given.programs.platforms:
         for seed in range(args.draws):
             if (platform, seed) in done:
                 continue
             rows = [{**row, **provenance()} for row in Judge(given, platform).rows(seed)]
-            with ROWS.open("a") as file:
-                file.write("".join(json.dumps(row) + "\n" for row in rows))
+            add_rows(ROWS, rows)
 
 
 if __name__ == "__main__":

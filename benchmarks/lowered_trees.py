@@ -7,7 +7,7 @@
 TVM's own `PerStoreFeature` for a vector a store; it needs TVM, no device, and asks for what DIR
 lacks. `judge` trains MetaSchedule's model (the score is the sum over stores, squared error), by
 XGBoost and by LightGBM, on all training tasks, settings chosen on validation tasks as those of the
-other trees are, and adds the test rows to `benchmarks/results/ship_models_lowered.jsonl`, which
+other trees are, and adds the test rows to `benchmarks/results/lowered_trees`, which
 `bench_models.py` reads.
 """
 
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from common import RESULTS, provenance
+from common import provenance, read_rows, result_file
 
 CHUNK = 400
 """Programs in one file: what a stopped run may lose."""
@@ -265,10 +265,11 @@ def keep_row(
         **provenance(),
     }
     print({k: row[k] for k in ("model", "platform", "trained_on", "top1", "top5", "pairwise")})
-    path = RESULTS / "ship_models_lowered.jsonl"
-    kept = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    path = result_file("lowered_trees", ".jsonl")
+    kept = read_rows(path)
     same = [(old["platform"], old["model"]) == (args.platform, system) for old in kept]
     kept = [old for old, is_same in zip(kept, same, strict=True) if not is_same]
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(one) + "\n" for one in [*kept, row]))
 
 

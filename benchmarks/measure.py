@@ -325,13 +325,13 @@ def show(result: dict[str, Any]) -> None:
     console = Console(width=110)
     console.print(table)
     for case, row in result["cases"].items():
-        said = ", ".join(
+        differences = ", ".join(
             f"{name.replace('_', '-')} {s['median']:.1%} (p90 {s['p90']:.1%})"
             for name, s in row["agreement"].items()
             if s["median"] is not None
         )
         ten = row["ten_best_retimed"]
-        console.print(f"{case}: times of the faster half differ by {said}")
+        console.print(f"{case}: times of the faster half differ by {differences}")
         console.print(
             f"{case}: ten best timed again differ by {ten['median_gap']:.1%}, "
             f"at most {ten['max_gap']:.1%}"
@@ -349,7 +349,6 @@ def main() -> int:
     parser.add_argument("--case", nargs="+", default=[*NEEDED, "softmax"])
     parser.add_argument("--candidates", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--name", default="measure", help="of the JSON in benchmarks/results")
     parser.add_argument("--pass", dest="system", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -367,7 +366,7 @@ def main() -> int:
     if "softmax" in args.case:
         result["softmax"] = softmax(args.candidates)
     show(result)
-    print("written", write_result(args.name, result))
+    print("written", write_result("measure", result))
     short = [
         case
         for case, row in result["cases"].items()

@@ -6,7 +6,7 @@
 
 What MODEL/store holds teaches the nearest shipped head again, once a seed; the nearest head as it
 is and each taught one rank TEST's programs. Probes are of training tasks, so no test task is ever
-learnt from. Writes `benchmarks/results/NAME.json`. Where a model of the platform ships by now,
+learnt from. Writes `benchmarks/results/onboard_real`. Where a model of the platform ships by now,
 `--start` names what there was before.
 """
 
@@ -35,7 +35,6 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("test", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--name", default="onboard_real", help="Of the result.")
     parser.add_argument("--start", nargs=2, metavar=("FOLDER", "HEAD"), default=None)
     args = parser.parse_args()
     with Store.open(args.model / STORE) as store, Store.open(args.test) as tests:
@@ -74,7 +73,7 @@ def main() -> None:
         "runs": rows,
     }
     print(result)
-    write_result(args.name, result)
+    write_result("onboard_real", result)
 
 
 if __name__ == "__main__":

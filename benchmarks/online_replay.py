@@ -38,8 +38,8 @@ def online(known: Sequence[Measurement], open_: Sequence[Measurement]) -> npt.ND
     for members in by_sketch.values():
         first = open_[members[0]]
         rows = [open_[i].program.decisions for i in members]
-        told = first.program.workload, first.platform.name, first.program.sketch
-        scores[members] = ranker.score(*told, rows)
+        about = first.program.workload, first.platform.name, first.program.sketch
+        scores[members] = ranker.score(*about, rows)
     return scores
 
 
@@ -53,8 +53,8 @@ def trees(known: Sequence[Measurement], open_: Sequence[Measurement]) -> npt.NDA
     speeds[runs] = np.exp2(labels_of([known[k] for k in runs]))
     settings: dict[str, Any] = {"max_depth": 10, "eta": 0.2, "gamma": 0.001, "nthread": 1}
     model = xgboost.train(settings, xgboost.DMatrix(columns[: len(known)], speeds), 100)
-    found: npt.NDArray[np.float64] = model.predict(xgboost.DMatrix(columns[len(known) :]))
-    return found
+    scores: npt.NDArray[np.float64] = model.predict(xgboost.DMatrix(columns[len(known) :]))
+    return scores
 
 
 def chance(known: Sequence[Measurement], open_: Sequence[Measurement]) -> npt.NDArray[np.float64]:
@@ -65,14 +65,14 @@ def run(pool: list[Measurement], pick: Pick, batch: int, batches: int, seed: int
     order = np.random.default_rng(seed).permutation(len(pool))
     known, open_ = [pool[i] for i in order[:batch]], [pool[i] for i in order[batch:]]
     goal = min(seconds_of(m) for m in pool if seconds_of(m) > 0)
-    found = []
+    reached = []
     for _ in range(batches):
         ran = [seconds_of(m) for m in known if seconds_of(m) > 0]
-        found.append(goal / min(ran) if ran else 0.0)
+        reached.append(goal / min(ran) if ran else 0.0)
         best = np.argsort(-pick(known, open_), kind="stable")[:batch]
         known = known + [open_[i] for i in best]
         open_ = [m for i, m in enumerate(open_) if i not in set(best.tolist())]
-    return found
+    return reached
 
 
 def main() -> int:

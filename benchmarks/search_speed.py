@@ -17,7 +17,8 @@ trained model (`--model`, one a kind) ranks unlabelled programs; loading it is n
              is of no interest: it may run beside other work)
     growth   our search with 2,048 to 1,048,576 scored rows, nothing replayed
 
-Rows go to benchmarks/results/OUT.jsonl as they are made; what is there already is not repeated.
+Rows go to benchmarks/results/search_speed/MACHINE.jsonl as they are made; what is there already
+is not repeated.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from common import RESULTS, provenance
+from common import add_rows, provenance, read_rows, result_file
 
 CASES = ("conv2d", "matmul", "depthwise_conv2d", "softmax")
 KINDS = ("llvm", "cuda")
@@ -45,7 +46,7 @@ WORKER = Path(__file__).with_name("search_speed_worker.py")
 
 def jobs(args: argparse.Namespace) -> list[dict[str, Any]]:
     """One dictionary per process to start, ours first: they are the cheap ones."""
-    found: list[dict[str, Any]] = []
+    listed: list[dict[str, Any]] = []
     for side in args.side:
         for kind in args.kind:
             for case in args.case:
@@ -54,8 +55,8 @@ def jobs(args: argparse.Namespace) -> list[dict[str, Any]]:
                 where["head"] = args.head
                 rankers = ["online", *(f"model:{m}" for m in _models(args, kind))]
                 wanted = [r for r in rankers if not args.ranker or r.split(":")[0] in args.ranker]
-                found += _of_side(side, where, wanted, args)
-    return found
+                listed += _of_side(side, where, wanted, args)
+    return listed
 
 
 def _models(args: argparse.Namespace, kind: str) -> list[str]:
@@ -159,11 +160,9 @@ def main() -> int:
     parser.add_argument("--population", type=int, default=2048)
     parser.add_argument("--stock-population", type=int, default=512)
     parser.add_argument("--largest", type=int, default=SIZES[-1], help="of the growth sizes")
-    parser.add_argument("--out", default="search_speed")
     args = parser.parse_args()
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    path = RESULTS / f"{args.out}.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    path = result_file("search_speed", ".jsonl")
+    rows = read_rows(path)
     known = {json.dumps(row["job"], sort_keys=True) for row in rows if "error" not in row}
     for job in jobs(args):
         if json.dumps(job, sort_keys=True) in known:
@@ -171,8 +170,7 @@ def main() -> int:
         load = os.getloadavg()[0]  # what else was running: times of a busy machine are not quoted
         row = {"job": job, **job, "load": load, **run(job), **provenance()}
         rows.append(row)
-        with path.open("a") as file:
-            file.write(json.dumps(row) + "\n")
+        add_rows(path, [row])
         print(job, {k: row[k] for k in ("secs", "parts", "error") if k in row}, flush=True)
     report(rows)
     return 0

@@ -78,9 +78,9 @@ def make_ranker(name: str, platform: Platform) -> tuple[Ranker, str]:
         return OnlineRanker(), platform.name
     spec = name.removeprefix("model:")
     if spec == "auto" or is_small(read_config(Path(spec))):
-        ranker, told = ranker_named(spec, platform)
-        if not told.startswith("starting"):
-            raise SystemExit(f"no trained model for {platform.name}: {told}")
+        ranker, message = ranker_named(spec, platform)
+        if not message.startswith("starting"):
+            raise SystemExit(f"no trained model for {platform.name}: {message}")
         return ranker, platform.name
     from tensorese.models.folder import load_model
     from tensorese.models.ranker import TLPRanker
@@ -109,8 +109,8 @@ def warm_up(kind: str) -> tuple[Any, Any]:
 def propose_once(ranker: Ranker, module: Any, kind: str, head: str) -> None:
     space = task_space(module, TARGETS[kind])
     state = TaskState(workload_of(module), space, platform_of(TARGETS[kind], head))
-    found = Evolution(ranker).evolve(state, 1)
-    materialise(space, [(p.sketch, p.row) for p in found], state.workload, traced=False)
+    proposals = Evolution(ranker).evolve(state, 1)
+    materialise(space, [(p.sketch, p.row) for p in proposals], state.workload, traced=False)
 
 
 def forget_tables() -> None:
@@ -144,11 +144,11 @@ def ours(job: dict[str, Any], module: Any, small: Any) -> dict[str, Any]:
     clock.lap("space")
     count = Counted(ranker)
     config = EvolutionConfig(population=job["population"])
-    found = Evolution(count, config, seed=job["repeat"]).evolve(state, WANTED)
+    proposals = Evolution(count, config, seed=job["repeat"]).evolve(state, WANTED)
     clock.lap("propose")
-    answer: dict[str, Any] = {"scored": count.scored, "found": len(found)}
+    answer: dict[str, Any] = {"scored": count.scored, "found": len(proposals)}
     if job["side"] != "growth":
-        rows = [(p.sketch, p.row) for p in found]
+        rows = [(p.sketch, p.row) for p in proposals]
         ready = materialise(space, rows, state.workload, threads=job["cores"], traced=False)
         clock.lap("materialise")
         answer["found"] = sum(not made.error for made in ready)
@@ -159,7 +159,7 @@ def ours(job: dict[str, Any], module: Any, small: Any) -> dict[str, Any]:
     return {
         "secs": sum(clock.parts.values()),
         "parts": clock.parts,
-        "mean_score": mean_score(ranker, state, found),
+        "mean_score": mean_score(ranker, state, proposals),
         "learn_secs": learning.parts["learn"],
         "peak_mb": peak,
         "grown_mb": peak - base,
@@ -185,13 +185,13 @@ class Counted:
         self.ranker.update(measurements)
 
 
-def mean_score(ranker: Ranker, state: TaskState, found: list[Proposal]) -> float:
+def mean_score(ranker: Ranker, state: TaskState, proposals: list[Proposal]) -> float:
     """Of guided and random picks alike: stock's picks have their random part too."""
     scores = []
-    for p in found:
-        told = state.space.sketches[p.sketch].sketch
+    for p in proposals:
+        sketch = state.space.sketches[p.sketch].sketch
         rows = np.array([p.row], dtype=np.int64)
-        scores.append(float(ranker.score(state.workload, state.platform.name, told, rows)[0]))
+        scores.append(float(ranker.score(state.workload, state.platform.name, sketch, rows)[0]))
     return float(np.mean(scores)) if scores else float("nan")
 
 
@@ -236,11 +236,11 @@ def stock(job: dict[str, Any], module: Any, tvm: Any) -> dict[str, Any]:
         database=database,
         cost_model=model,
     )
-    found = list(context.generate_measure_candidates() or [])
+    candidates = list(context.generate_measure_candidates() or [])
     clock.lap("propose")
-    answer = {"scored": count[0], "found": len(found), "learn_secs": learning.parts["learn"]}
+    answer = {"scored": count[0], "found": len(candidates), "learn_secs": learning.parts["learn"]}
     if ranker is not None:
-        answer["mean_score"] = mean_score(ranker, state, placed(state, found))
+        answer["mean_score"] = mean_score(ranker, state, placed(state, candidates))
     return {
         "secs": sum(clock.parts.values()),
         "parts": clock.parts,
@@ -251,11 +251,11 @@ def stock(job: dict[str, Any], module: Any, tvm: Any) -> dict[str, Any]:
 
 
 def placed(state: TaskState, candidates: list[Any]) -> list[Proposal]:
-    found = []
+    proposals = []
     for candidate in candidates:
         sketch, row, _ = state.space.encode(plain(candidate.sch.trace.as_json()))
-        found.append(Proposal(sketch=sketch, row=row, origin="stock"))
-    return found
+        proposals.append(Proposal(sketch=sketch, row=row, origin="stock"))
+    return proposals
 
 
 def recorded(ms: Any, tvm: Any, module: Any, state: TaskState, kind: str) -> tuple[Any, Any, Any]:

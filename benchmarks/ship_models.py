@@ -544,7 +544,7 @@ def _write(out: Path, rows: Sequence[dict[str, Any]]) -> None:
     about = {**provenance(), "argv": [word for word in said if word != "--out"]}
     lines = [json.dumps({"about": about}), *(json.dumps(row) for row in rows)]
     out.mkdir(parents=True, exist_ok=True)
-    (out / "ship_models.jsonl").write_text("\n".join(lines) + "\n")
+    (out / "rows.jsonl").write_text("\n".join(lines) + "\n")
     if not (out / "models").exists():
         return
     with tarfile.open(out / "models.tar", "w") as tar:

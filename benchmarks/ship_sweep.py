@@ -123,7 +123,7 @@ class Sweep:
         }
         means = np.mean(list(row.values()), axis=0)
         print(f"{name:44s}" + " ".join(f"{mean:.4f}" for mean in means), flush=True)
-        with (self.args.out / f"ship_sweep_{self.args.store}.jsonl").open("a") as file:
+        with (self.args.out / f"{self.args.store}.jsonl").open("a") as file:
             file.write(json.dumps({"name": name, **row}) + "\n")
 
 
@@ -143,7 +143,7 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     sweep = Sweep(args)
     about = {"about": provenance(), "columns": ["top1", "top5", "mean of top 5", "pairwise"]}
-    with (args.out / f"ship_sweep_{args.store}.jsonl").open("a") as file:
+    with (args.out / f"{args.store}.jsonl").open("a") as file:
         file.write(json.dumps(about) + "\n")
     trees = {name: sweep.trees(name) for name in GROWN} if can_grow() else {}
     for name, alone in trees.items():

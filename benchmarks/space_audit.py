@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import multiprocessing
 import sys
 import time
@@ -28,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from common import RESULTS, provenance
+from common import add_rows, provenance, read_rows, result_file
 from tensorese.space.audit import Audit, audit
 from tensorese.space.counting import count
 from tensorese.space.locations import LocationTable
@@ -127,13 +126,13 @@ def examine(
 def asks(space: TaskSpace, index: int) -> list[str]:
     """What this sketch still puts to TVM, and how often."""
     sketch = space.sketches[index]
-    found = []
+    questions = []
     if any(isinstance(locator, LocationTable) for locator in sketch.locators.values()):
-        found.append("locations, once per case")
+        questions.append("locations, once per case")
     if any(limit.replays for limit in sketch.limits):
         few = len(sketch.limits) == 1
-        found.append("verdict, once per case" if few else "verdict, per row that is left")
-    return found
+        questions.append("verdict, once per case" if few else "verdict, per row that is left")
+    return questions
 
 
 def compiled(space: TaskSpace, covered: list[int], n: int) -> int:
@@ -160,18 +159,18 @@ def compiled(space: TaskSpace, covered: list[int], n: int) -> int:
 
 def in_full(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The parts of each task added up."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    tasks: dict[tuple[str, str], dict[str, Any]] = {}
     added = [*(f.name for f in dataclasses.fields(Audit)), "rows", "compiled", "to_compile", "secs"]
     for row in rows:
         key = (row["kind"], row["operator"])
-        if key not in found:
-            found[key] = {**row, "parts": 1}
+        if key not in tasks:
+            tasks[key] = {**row, "parts": 1}
             continue
-        whole = found[key]
+        whole = tasks[key]
         whole |= {name: whole[name] + row[name] for name in added}
         whole |= {name: sorted({*whole[name], *row[name]}) for name in ("asks", "reasons")}
         whole["parts"] += 1
-    return list(found.values())
+    return list(tasks.values())
 
 
 def report(rows: list[dict[str, Any]]) -> bool:
@@ -210,12 +209,10 @@ def main() -> int:
     parser.add_argument("--stock", type=int, default=204)
     parser.add_argument("--build", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--rows", type=Path, default=RESULTS / "space_audit.jsonl")
+    parser.add_argument("--rows", type=Path, default=result_file("space_audit", ".jsonl"))
     parser.add_argument("--table", action="store_true")
     args = parser.parse_args()
-    args.rows.parent.mkdir(parents=True, exist_ok=True)
-    text = args.rows.read_text() if args.rows.exists() else ""
-    rows = [json.loads(line) for line in text.splitlines()]
+    rows = read_rows(args.rows)
     todo = [] if args.table else jobs_of(args, rows)
     settings = {"legal": args.legal, "stock": args.stock, "builds": args.build, "parts": PARTS}
     # Spawned: a process that has used TVM's threads must not be forked.
@@ -223,11 +220,10 @@ def main() -> int:
         for done in as_completed([pool.submit(examine, job, **settings) for job in todo]):
             row = {**done.result(), **provenance()}
             rows.append(row)
-            with args.rows.open("a") as file:
-                file.write(json.dumps(row) + "\n")
-            told = ("kind", "operator", "part", "were_legal", "called_legal")
-            told += ("we_accepted", "stock_accepted", "secs")
-            print({name: row[name] for name in told}, flush=True)
+            add_rows(args.rows, [row])
+            shown = ("kind", "operator", "part", "were_legal", "called_legal")
+            more = ("we_accepted", "stock_accepted", "secs")
+            print({name: row[name] for name in (*shown, *more)}, flush=True)
     return 0 if report(rows) else 1
 
 

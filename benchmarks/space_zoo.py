@@ -4,7 +4,7 @@
 
 Per network and target the tasks are extracted, each distinct one's space is built, and for every
 distinct sketch eight traces of stock MetaSchedule (fresh samples, then its mutators) are encoded to
-integers and decoded again. Rows go to results/space_zoo.jsonl as they are made: a run that was
+integers and decoded again. Rows go to runs/space_zoo.jsonl as they are made: a run that was
 stopped continues; --again starts anew.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from common import RESULTS, write_result
+from common import ROOT, read_rows, write_result
 from space_audit import TARGETS
 from tensorese.identity import plain
 from tensorese.language.metaschedule import cut_tail
@@ -30,7 +30,7 @@ from tensorese.space.space import TaskSpace, task_space
 from tensorese.workloads import Task, load_network, tasks_of
 from tensorese.workloads.zoo import ZOO
 
-ROWS = RESULTS / "space_zoo.jsonl"
+ROWS = ROOT / "runs" / "space_zoo.jsonl"
 TRACES = 8
 
 
@@ -38,20 +38,20 @@ def stock_traces(space: TaskSpace, sketch: int, n: int) -> list[Any]:
     """Fresh samples of the sketch and their mutants, as stock search would replay them."""
     tvm, referee = space.referee.tvm, space.referee
     mutators = list(referee.context.space_generator.mutator_probs)
-    found: list[Any] = []
+    traces: list[Any] = []
     for seed in range(1, 20 * n):
-        if len(found) >= n:
+        if len(traces) >= n:
             break
         schedule = tvm.s_tir.Schedule(referee.module, seed=seed)
         trace: Any = tvm.s_tir.schedule.Trace(referee.instructions[sketch], {})
-        if found and seed % 2 and mutators:
-            trace = mutators[seed // 2 % len(mutators)].apply(found[seed % len(found)]) or trace
+        if traces and seed % 2 and mutators:
+            trace = mutators[seed // 2 % len(mutators)].apply(traces[seed % len(traces)]) or trace
         try:
             trace.apply_to_schedule(schedule, remove_postproc=True)
         except SCHEDULE_ERRORS:
             continue
-        found.append(schedule.trace)
-    return found
+        traces.append(schedule.trace)
+    return traces
 
 
 def checked(space: TaskSpace, sketch: int) -> dict[str, int]:
@@ -92,17 +92,12 @@ def examine(task: Task, kind: str, known: set[str]) -> dict[str, Any]:
     }
 
 
-def read_rows() -> list[dict[str, Any]]:
-    if not ROWS.exists():
-        return []
-    return [json.loads(line) for line in ROWS.read_text().splitlines() if line.strip()]
-
-
 def walk(kinds: list[str], networks: list[str]) -> None:
-    rows = read_rows()
+    rows = read_rows(ROWS)
     done = {(r["kind"], r["network"]) for r in rows if "network" in r}
     seen = {(r["kind"], r["workload"]) for r in rows if "workload" in r}
     known = {s["id"] for r in rows for s in r.get("sketches", ()) if "traces" in s}
+    ROWS.parent.mkdir(exist_ok=True)
     with ROWS.open("a") as out:
         for name in networks:
             left = [kind for kind in kinds if (kind, name) not in done]
@@ -129,7 +124,7 @@ def _write(out: Any, row: dict[str, Any]) -> None:
 def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Per target and network: the share of FLOPs in sketches drawn by replay, and which."""
     tasks = {(r["kind"], r["workload"]): r for r in rows if "workload" in r}
-    found = []
+    networks = []
     for row in (r for r in rows if "network" in r):
         total, replayed = 0.0, 0.0
         uncovered: dict[str, set[str]] = defaultdict(set)
@@ -141,7 +136,7 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             replayed += weight * flops * part
             for reason in filter(None, reasons):
                 uncovered[task["operator"]].add(reason)
-        found.append(
+        networks.append(
             {
                 "kind": row["kind"],
                 "network": row["network"],
@@ -152,7 +147,7 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 "uncovered": {operator: sorted(why) for operator, why in uncovered.items()},
             }
         )
-    return found
+    return networks
 
 
 def report(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -186,11 +181,11 @@ def main() -> int:
     if args.again:
         ROWS.unlink(missing_ok=True)
     walk(args.kind, args.network)
-    found = report(read_rows())
-    for row in found["networks"]:
+    result = report(read_rows(ROWS))
+    for row in result["networks"]:
         print(f"{row['kind']} {row['network']}: {row['share']:.2%} replayed {row['uncovered']}")
-    print(json.dumps(found["totals"], indent=1))
-    print("written", write_result("space_zoo", found))
+    print(json.dumps(result["totals"], indent=1))
+    print("written", write_result("space_zoo", result))
     return 0
 
 

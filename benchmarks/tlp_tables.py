@@ -1,222 +1,111 @@
-"""The tables of the TLP and MTL-TLP papers on public measurements; see docs/models.md.
+"""Models on public measurements (docs/models.md): trained and judged by the command line.
 
-    python benchmarks/tlp_tables.py run sweep --data DIR --out DIR --device cuda
-    python benchmarks/tlp_tables.py trees --data DIR --out DIR
-    python benchmarks/tlp_tables.py report --out DIR
+    python benchmarks/tlp_tables.py run --data DIR [--system tlp ...] [--platform v100 ...]
+    python benchmarks/tlp_tables.py report
 
-DIR of the data holds two imported stores: `ansor` (k80, v100, mi50) and `metaschedule` (a100).
-Choices are made in the stages `sweep`, `members` and `sweep3`, on folds 0-2 only; `final` trains
-the frozen recipe and banks its scores, which `tlp_mix.py` judges.
+DIR holds two imported stores, `ansor` (k80, v100, mi50) and `metaschedule` (a100). Five folds by
+workload: each row is one fold of one seed, `tensorese train` on four fifths of the workloads and
+`tensorese eval` on the rest. Rows go to `benchmarks/results/tlp_tables/MACHINE.jsonl`; what is
+there is not run again. `report` prints means per task over folds and seeds.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import multiprocessing
-import queue
+import os
+import subprocess
 import sys
-import time
-import traceback
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+import tempfile
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+from common import RESULTS, ROOT, add_rows, machine_name, provenance, read_rows
 
-from tlp_ablation import ablation, ablation_cpu, all_labels, mtl, mtl_more
-from tlp_runs import Job, read_rows, row_key, run_job
-from tlp_stages import FROZEN, final, members, mixes, paper, smoke, sweep, thaw
-from tlp_third import freeze3, sweep3
-
-STAGES: dict[str, Callable[[], list[Job]]] = {
-    "smoke": smoke,
-    "sweep": sweep,
-    "members": members,
-    "sweep3": sweep3,
-    "final": final,
-    "paper": paper,
-    "mtl": mtl,
-    "mtl-all": all_labels,
-    "mtl-more": mtl_more,
-    "ablation": ablation,
-    "ablation-cpu": ablation_cpu,
+FOLDS = 5
+PLATFORMS = {"v100": "ansor", "k80": "ansor", "mi50": "ansor", "a100": "metaschedule"}
+SYSTEMS = {
+    "tlp": ["tlp"],
+    "tlp, paper preset": ["tlp", "--preset", "paper"],
+    "tlp, both": ["tlp", "--features", "both"],
+    "physics": ["physics"],
+    "trees": ["trees"],
+    "ensemble": ["ensemble"],
 }
-FROM_THE_START = ("sweep", "members")
-Result = tuple[Job, list[dict[str, Any]], str]
+KEY = ("system", "platform", "fold", "seed")
+KEPT = ("tasks", "top1", "top5", "pairwise", "random_top1", "random_top5")
 
 
-def _expected(job: Job) -> list[str]:
-    keys = []
-    for fold in job.folds:
-        for seed in job.seeds:
-            for platform in job.judged or job.platforms:
-                row: dict[str, Any] = {
-                    "table": job.table,
-                    "system": job.system,
-                    "platform": platform,
-                    "fold": fold,
-                    "seed": seed,
-                    "settings": json.loads(json.dumps(job.settings())),
-                }
-                keys.append(row_key(row))
-    return keys
+def tensorese(*words: str) -> str:
+    command = [sys.executable, "-m", "tensorese", *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout
 
 
-def _work(task: tuple[Job, Path, str, Path, float]) -> Result:
-    job, data, device, out, deadline = task
-    if time.time() > deadline:
-        return job, [], "no time left"
-    try:
-        return job, run_job(job, data, device, out), ""
-    except Exception:
-        return job, [], traceback.format_exc()
+def judged(system: str, store: Path, platform: str, fold: int, more: list[str]) -> dict[str, Any]:
+    """One model trained without the fold, judged on it."""
+    with tempfile.TemporaryDirectory() as folder:
+        where = ["--data", str(store), "--platform", platform]
+        tensorese("train", *SYSTEMS[system], *where, "--fold", str(fold), "--out", folder, *more)
+        result = json.loads(tensorese("eval", folder, *where, "--json"))
+    return {name: result[name] for name in KEPT}
 
 
-def tiny(job: Job) -> Job:
-    """The same kind of job on a fiftieth of the data: does it run at all?"""
-    return replace(
-        job,
-        train={**job.train, "epochs": 1},
-        folds=job.folds[:1],
-        seeds=job.seeds[:1],
-        share=0.02,
-        steps=0,
-        physics_members=min(job.physics_members, 1),
-        members=1,
-    )
+def run(args: argparse.Namespace, path: Path) -> None:
+    done = {tuple(row[name] for name in KEY) for row in read_rows(path)}
+    for system in args.system:
+        for platform in args.platform:
+            for fold, seed in ((fold, seed) for seed in range(args.seeds) for fold in range(FOLDS)):
+                if (system, platform, fold, seed) in done:
+                    continue
+                more = ["--set", f"seed={seed}"]
+                for setting in args.set:
+                    more += ["--set", setting]
+                figures = judged(system, args.data / PLATFORMS[platform], platform, fold, more)
+                key = dict(zip(KEY, (system, platform, fold, seed), strict=True))
+                add_rows(path, [{**key, **figures, **provenance()}])
+                print(key, figures, flush=True)
 
 
-def run_stage(args: argparse.Namespace) -> None:
-    args.out.mkdir(parents=True, exist_ok=True)
-    done = {row_key(row) for row in read_rows([args.out, *args.rows])}
-    wanted = [job for stage in args.stage for job in STAGES[stage]()]
-    jobs = [job for job in wanted if not set(_expected(job)) <= done]
-    if args.only:
-        jobs = [job for job in jobs if any(word in job.system for word in args.only.split(","))]
-    if args.tiny:
-        jobs = [tiny(job) for job in jobs]
-    deadline = time.time() + args.seconds
-    path = args.out / f"tlp_rows_{args.name or args.stage[0]}.jsonl"
-    print(f"{' '.join(args.stage)}: {len(jobs)} jobs to run, {args.workers} at a time", flush=True)
-    start = time.time()
-    with path.open("a") as file:
-        for job, rows, error in _results(jobs, args, deadline):
-            for row in rows:
-                file.write(json.dumps(row) + "\n")
-            file.flush()
-            print(f"{time.time() - start:6.0f}s {_line(job, rows, error)}", flush=True)
+def mean(rows: list[dict[str, Any]], name: str) -> float:
+    """Per task: a fold weighs as much as it has tasks."""
+    total: float = sum(row["tasks"] * row[name] for row in rows)
+    return total / sum(row["tasks"] for row in rows)
 
 
-def _results(jobs: list[Job], args: argparse.Namespace, deadline: float) -> Iterator[Result]:
-    """Results as they come. With `--apart`, workers that read the same records keep to them."""
-    shares: dict[Any, list[Job]] = {}
-    for job in jobs:
-        shares.setdefault(job.platforms if args.apart else "", []).append(job)
-    context = multiprocessing.get_context("spawn")
-    done: queue.SimpleQueue[Result] = queue.SimpleQueue()
-    with contextlib.ExitStack() as stack:
-        for share in shares.values():
-            pool = stack.enter_context(context.Pool(min(args.workers, len(share))))
-            for job in share:
-                task = (job, args.data, args.device, args.out, deadline)
-                pool.apply_async(_work, (task,), callback=done.put)
-        for _ in jobs:
-            yield done.get()
-
-
-def _line(job: Job, rows: list[dict[str, Any]], error: str) -> str:
-    if error:
-        return f"{job.system} {job.platforms}: {error.strip().splitlines()[-1]}\n{error[-1500:]}"
-    if not rows:
-        return f"{job.table}|{job.system} {job.platforms}: banked"
-    parts = []
-    for platform in job.judged or job.platforms:
-        for system in dict.fromkeys(row["system"] for row in rows):
-            figures = [
-                (f[1] / f[2], f[1] / f[3], f[8])
-                for row in rows
-                if row["platform"] == platform and row["system"] == system
-                for f in row["tasks"].values()
-            ]
-            means = "/".join(f"{sum(x) / len(x):.3f}" for x in zip(*figures, strict=True))
-            parts.append(f"{platform}{system[len(job.system) :]} {means}")
-    took = f"{rows[0]['steps']} steps, {rows[0]['seconds_of_all']}s for {rows[0]['models']}"
-    return f"{job.table}|{job.system}: {', '.join(parts)} ({took})"
-
-
-def freeze(args: argparse.Namespace) -> None:
-    """The mix with the best mean of top-1, top-5 and the steady figure.
-
-    Means over tasks, then over the four platforms; folds 0-2.
-    """
-    rows = [r for r in read_rows([args.out, *args.rows]) if r["table"] == "members"]
-    found: dict[str, dict[str, list[float]]] = {}
-    for row in rows:
-        for f in row["tasks"].values():
-            mine = found.setdefault(row["system"], {}).setdefault(row["platform"], [])
-            mine.append((f[1] / f[2] + f[1] / f[3] + f[8]) / 3)
-    most = max(map(len, found.values()))
-    means = {
-        name: sum(sum(v) / len(v) for v in where.values()) / len(where)
-        for name, where in found.items()
-        if len(where) == most
-    }
-    best = max(means, key=lambda name: means[name])
-    name, _, doubt = best.partition(", doubt ")
-    settings = {**mixes()[name], "doubt": float(doubt or 0)}
-    frozen = {"chosen": best, "folds": [0, 1, 2], "settings": settings, "means": means}
-    args.frozen.write_text(json.dumps(frozen, indent=1) + "\n")
-    for name, value in sorted(means.items(), key=lambda item: -item[1]):
-        print(f"{value:.4f} {name}")
-    print(f"frozen: {best}")
+def report(rows: list[dict[str, Any]]) -> None:
+    print("| platform (tasks) | system | top-1 | top-5 | pairwise | seeds |")
+    print("|---|---|---|---|---|---|")
+    for platform in PLATFORMS:
+        here = [row for row in rows if row["platform"] == platform]
+        for system in dict.fromkeys(row["system"] for row in here):
+            mine = [row for row in here if row["system"] == system]
+            seeds = len({row["seed"] for row in mine})
+            tasks = sum(row["tasks"] for row in mine) // seeds
+            cells = " | ".join(f"{mean(mine, name):.3f}" for name in ("top1", "top5", "pairwise"))
+            print(f"| {platform} ({tasks}) | {system} | {cells} | {seeds} |")
+        if here:
+            one, five = (mean(here, f"random_top{k}") for k in (1, 5))
+            print(f"| {platform} | random order | {one:.3f} | {five:.3f} | 0.5 | exact |")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    for verb in ("run", "trees", "bank-trees", "bank-grown", "freeze", "freeze3", "report"):
-        sub = verbs.add_parser(verb)
-        sub.add_argument("--out", type=Path, required=True)
-        sub.add_argument("--rows", type=Path, nargs="*", default=[], help="more folders of rows")
-        sub.add_argument("--frozen", type=Path, default=FROZEN)
-        if verb in ("report", "freeze", "freeze3"):
-            continue
-        sub.add_argument("--data", type=Path, required=True)
-        sub.add_argument("--seconds", type=float, default=520.0)
-        sub.add_argument("--only", default="")
-        if verb == "run":
-            sub.add_argument("stage", choices=sorted(STAGES), nargs="+")
-            sub.add_argument("--device", default="cuda")
-            sub.add_argument("--workers", type=int, default=1)
-            sub.add_argument("--apart", action="store_true", help="so many for each platform")
-            sub.add_argument("--name", default="", help="of the file of rows")
-            sub.add_argument("--tiny", action="store_true", help="a dry run")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("verb", choices=("run", "report"))
+    parser.add_argument("--data", type=Path, help="Folder of the two stores.")
+    parser.add_argument("--system", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
+    parser.add_argument("--platform", nargs="+", choices=PLATFORMS, default=list(PLATFORMS))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--set", nargs="*", default=[], help="Settings of `train`: epochs=2.")
+    parser.add_argument("--machine", default="", help="Of the rows; of `report`: h200.")
     args = parser.parse_args()
+    path = RESULTS / "tlp_tables" / f"{args.machine or machine_name()}.jsonl"
     if args.verb == "run":
-        if not set(args.stage) & set(FROM_THE_START):
-            thaw(args.frozen)
-        run_stage(args)
-    elif args.verb == "freeze3":
-        thaw()
-        found = freeze3(read_rows([args.out, *args.rows]), args.frozen)
-        for name, value in sorted(found["means"].items(), key=lambda item: -item[1]):
-            print(f"{value:.4f} {name}")
-        print(f"frozen: {found['chosen']}, mtl of {found['mtl_platforms']}")
-    elif args.verb == "freeze":
-        freeze(args)
-    elif args.verb in ("trees", "bank-trees", "bank-grown"):
-        from tlp_trees import bank_grown, bank_trees, run_trees
-
-        {"trees": run_trees, "bank-trees": bank_trees, "bank-grown": bank_grown}[args.verb](args)
-    else:
-        from tlp_report import report, with_former
-
-        former = {name: read_rows([args.out / name]) for name in ("first", "second", "third")}
-        print(report(with_former(read_rows([args.out]), former)))
+        if args.data is None:
+            parser.error("run needs --data, the folder of the stores ansor and metaschedule")
+        run(args, path)
+    report(read_rows(path))
 
 
 if __name__ == "__main__":

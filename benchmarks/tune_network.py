@@ -19,15 +19,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import ROOT, provenance
+from common import ROOT, write_result
 
 NETWORK = "zoo:resnet18"
 WORK = ROOT / "runs" / "tune_network"
-RESULT = "tune_network.json"
 STOCK_ROUND = 16
 
 
-def compare(out: Path, minutes: float) -> None:
+def compare(minutes: float) -> None:
     WORK.mkdir(parents=True, exist_ok=True)
     ours, stock = WORK / f"ours-{minutes:g}", WORK / f"stock-{minutes:g}"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
@@ -47,10 +46,8 @@ def compare(out: Path, minutes: float) -> None:
         "tasks_tuned": {
             p.name: len(json.loads((p / "best.json").read_text())) for p in (ours, stock)
         },
-        **provenance(),
     }
-    out.mkdir(parents=True, exist_ok=True)
-    (out / RESULT).write_text(json.dumps(result, indent=1) + "\n")
+    write_result("tune_network", result)
     print(json.dumps(result["latency"], indent=1))
 
 

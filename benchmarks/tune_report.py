@@ -2,37 +2,47 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from pathlib import Path
 from typing import Any
 
-from tune_retime import retimed_file
+from common import read_rows
 
 TITLE = "# Tensorese against stock MetaSchedule"
 
 
-def report(chosen: Any, out: Path, rows: list[dict[str, Any]], trials: int) -> None:
+def report(sets: list[Any], path: Path, trials: int) -> None:
+    """One page of all sets that the machine has rows of, and a drawing of the last of them."""
+    sections: list[str] = []
+    drawn: list[dict[str, Any]] = []
+    for chosen in sets:
+        text, lines = _section(chosen, read_rows(path), trials)
+        sections += [text] if lines else []
+        drawn = lines or drawn
+    if not drawn:
+        raise SystemExit("no task has rows of both systems yet")
+    text = "\n".join([f"{TITLE}\n", *sections])
+    path.with_suffix(".md").write_text(text)
+    path.with_suffix(".svg").write_text(_svg(drawn))
+    print(f"{text}\n{path.with_suffix('.md')}")
+
+
+def _section(
+    chosen: Any, rows: list[dict[str, Any]], trials: int
+) -> tuple[str, list[dict[str, Any]]]:
     """Of the machine the winners were timed again on, else of the latest row's."""
-    rows = [row for row in rows if row["task"] in chosen.tasks]
-    again = retimed_file(chosen, out)
-    kept = json.loads(again.read_text()) if again.exists() else {}
+    kept = next((row for row in rows if row.get("retimed") == chosen.name), {})
+    rows = [row for row in rows if row.get("task") in chosen.tasks]
     retimed = kept.get("tasks", {})
     source = kept.get("where") or (rows[-1] if rows else {})
     here = {name: source.get(name, "") for name in ("machine", "tvm")}
     rows = [row for row in rows if all(row[k] == here[k] for k in here)]
     shipped = _shipped_lines(chosen, rows, retimed)
     lines = [line for task in chosen.tasks if (line := _line(task, rows, retimed, trials))]
-    drawn = lines if chosen.name == "subgraphs" else shipped
-    if not drawn:
-        raise SystemExit("no task has rows of both systems yet")
-    text = _markdown(lines, here, trials) if lines else f"{TITLE}\n\n{_place(here)}.\n"
-    text += _shipped(chosen, shipped)
-    table, drawing = out / f"{chosen.title}.md", out / f"{chosen.title}.svg"
-    table.write_text(text)
-    drawing.write_text(_svg(drawn))
-    print(f"{text}\n{table}\n{drawing}")
+    text = f"## Set `{chosen.name}`\n\n"
+    text += _markdown(lines, here, trials) if lines else f"{_place(here)}.\n"
+    return text + _shipped(chosen, shipped), lines if chosen.name == "subgraphs" else shipped
 
 
 def _place(here: dict[str, str]) -> str:
@@ -95,9 +105,7 @@ def _markdown(lines: list[dict[str, Any]], here: dict[str, str], trials: int) ->
     faster = [line["faster"] for line in lines]
     quality = [line["quality"] for line in lines if line["quality"] == line["quality"]]
     mean = statistics.geometric_mean
-    said = [
-        TITLE,
-        "",
+    text = [
         f"{_place(here)}, {trials} trials a task, process start to result; "
         "both systems use all cores. Stock: XGB, one seed. Ours: `--model none`, empty store, "
         f"{max(len(line['ours_secs']) for line in lines)} seeds. Latencies are of the winners "
@@ -111,7 +119,7 @@ def _markdown(lines: list[dict[str, Any]], here: dict[str, str], trials: int) ->
         "`stock needs`: when stock's run of 256 trials first had a program as fast as our mean, "
         "each by its own timer.",
     ]
-    return "\n".join(said) + "\n"
+    return "\n".join(text) + "\n"
 
 
 def _shipped_lines(
@@ -158,9 +166,9 @@ def _shipped(chosen: Any, lines: list[dict[str, Any]]) -> str:
         else "the same subgraphs, harness and stock runs. Not one of these workloads was trained "
         "on, but networks with like layers were"
     )
-    said = [
+    text = [
         "",
-        "## With the shipped model, 32 trials",
+        "### With the shipped model, 32 trials",
         "",
         f"`--model auto`, empty store; {unseen}.",
         "",
@@ -169,7 +177,7 @@ def _shipped(chosen: Any, lines: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for line in lines:
-        said.append(
+        text.append(
             f"| {line['task']} ({chosen.tasks[line['task']].source}) | {line['trials']} "
             f"| {line['stock_secs']:.1f} | {', '.join(f'{s:.1f}' for s in line['ours_secs'])} "
             f"| {line['faster']:.1f}x | {line['stock_ms']:.4f} "
@@ -178,14 +186,14 @@ def _shipped(chosen: Any, lines: list[dict[str, Any]]) -> str:
     mean = statistics.geometric_mean
     for count in sorted({line["trials"] for line in lines}):
         these = [line for line in lines if line["trials"] == count]
-        said += [
+        text += [
             "",
             f"Against {count} trials of stock ({len(these)} tasks): "
             f"{mean(line['faster'] for line in these):.1f}x less wall-clock (least "
             f"{min(line['faster'] for line in these):.1f}x), "
             f"winners {mean(line['quality'] for line in these):.3f}x as fast.",
         ]
-    return "\n".join(said) + "\n"
+    return "\n".join(text) + "\n"
 
 
 def _svg(lines: list[dict[str, Any]]) -> str:

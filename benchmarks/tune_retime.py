@@ -5,38 +5,35 @@ Each system's own number comes from its own timer on its own minute; only these 
 
 from __future__ import annotations
 
-import json
 import statistics
 from pathlib import Path
 from typing import Any
 
-from common import provenance
+from common import provenance, read_rows
 
 
-def retimed_file(chosen: Any, out: Path) -> Path:
-    return out / f"{chosen.title}_retimed.json"
-
-
-def retime(chosen: Any, out: Path, rows: list[dict[str, Any]], rounds: int, trials: int) -> None:
+def retime(chosen: Any, path: Path, rounds: int, trials: int) -> None:
+    """Adds one row to the file of runs, in place of the set's former one."""
     from tensorese.measure.tuning_farm import TuningFarm
     from tensorese.targets import parse_target, platform_of
-    from tune_vs_metaschedule import machine
+    from tune_vs_metaschedule import machine, replace_rows, runs_of
 
     here = machine(chosen.target)
     target = parse_target(chosen.target)
-    found: dict[str, Any] = {}
+    raced: dict[str, Any] = {}
+    rows = runs_of(path)
     with TuningFarm(target, platform=platform_of(target)) as farm:
         for name, task in chosen.tasks.items():
             mine = [r for r in rows if r["task"] == name and all(r[k] == here[k] for k in here)]
             mine = [r for r in mine if r["trials"] == trials or r["system"] != "ours"]
             if "stock" not in {r["system"] for r in mine} or len(mine) < 2:
                 continue
-            found[name] = _race(farm, task, mine, rounds)
-            said = {who: f"{entry['latency'] * 1e3:.4f} ms" for who, entry in found[name].items()}
-            print(f"{name}: {said}", flush=True)
-    out.mkdir(parents=True, exist_ok=True)
-    kept = json.dumps({"tasks": found, "where": here, **provenance()}, indent=1)
-    retimed_file(chosen, out).write_text(kept + "\n")
+            raced[name] = _race(farm, task, mine, rounds)
+            shown = {who: f"{entry['latency'] * 1e3:.4f} ms" for who, entry in raced[name].items()}
+            print(f"{name}: {shown}", flush=True)
+    about = {key: value for key, value in provenance().items() if key in ("date", "commit")}
+    kept = [row for row in read_rows(path) if row.get("retimed") != chosen.name]
+    replace_rows(path, [*kept, {"retimed": chosen.name, "tasks": raced, "where": here, **about}])
 
 
 def _race(farm: Any, task: Any, rows: list[dict[str, Any]], rounds: int) -> dict[str, Any]:

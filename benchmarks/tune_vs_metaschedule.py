@@ -9,8 +9,10 @@
 `--set test`, `--set test-cuda`: ours with the shipped model, few trials, against long runs of
 stock, on the tasks of `test_tasks.json`; the second on a machine with a GPU.
 
-Every row is a process of its own, timed from its start to its result. Rows are kept by system,
-task, seed, trials, machine and TVM: what is there is not run again. Run it on a quiet machine.
+Every row is a process of its own, timed from its start to its result. Rows are kept in
+`benchmarks/results/tune_vs_metaschedule/MACHINE.jsonl` by system, task, seed, trials, machine and
+TVM: what is there is not run again; `--again` runs ours anew and keeps stock's rows, which take
+hours. Run it on a quiet machine.
 """
 
 from __future__ import annotations
@@ -27,10 +29,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common import RESULTS, ROOT, provenance
+from common import RESULTS, ROOT, add_rows, gpu_name, machine_name, provenance, read_rows
 from tune_subgraphs import SUBGRAPHS, Subgraph, TestTask, test_tasks
 
-ROWS = "tune_vs_metaschedule.jsonl"
+SETS = ("subgraphs", "test", "test-cuda")
 WORK = ROOT / "runs" / "tune_vs_metaschedule"
 LONG_TASKS = ("conv2d_3x3", "matmul", "depthwise")
 AUTO_TRIALS = 32  # of ours with the shipped model
@@ -44,9 +46,7 @@ def machine(target: str = "host") -> dict[str, str]:
     cpu = about["machine"]
     name = f"{cpu['cpu']}, {cpu['cores']} cores"
     if target == "cuda":
-        asked = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-        found = subprocess.run(asked, capture_output=True, text=True, check=True)
-        name = f"{found.stdout.splitlines()[0]}, {name}"
+        name = f"{gpu_name()}, {name}"
     return {"machine": name, "tvm": str(about["versions"].get("apache-tvm") or _tvm_version())}
 
 
@@ -57,21 +57,18 @@ def _tvm_version() -> str:
     return str(import_tvm().__version__)
 
 
-def read_rows(out: Path) -> list[dict[str, Any]]:
-    path = out / ROWS
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-
-
 def key_of(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in _KEY)
 
 
-def add_row(out: Path, row: dict[str, Any]) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / ROWS).open("a") as file:
-        file.write(json.dumps(row) + "\n")
+def runs_of(path: Path) -> list[Row]:
+    """Rows of single runs; the others are of winners timed together."""
+    return [row for row in read_rows(path) if "system" in row]
+
+
+def replace_rows(path: Path, rows: list[Row]) -> None:
+    path.unlink(missing_ok=True)
+    add_rows(path, rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,11 +80,6 @@ class Comparison:
     tasks: dict[str, Subgraph] | dict[str, TestTask]
     long: int
     """Trials of stock's long runs."""
-
-    @property
-    def title(self) -> str:
-        """Of the files it writes."""
-        return "tune_vs_metaschedule" + ("" if self.name == "subgraphs" else f"_{self.name}")
 
     def wanted(self, tasks: list[str], trials: int, seeds: int, long: int) -> Iterator[Row]:
         here = machine(self.target)
@@ -150,7 +142,11 @@ def run_row(chosen: Comparison, row: Row) -> Row:
 
 def run(chosen: Comparison, arguments: argparse.Namespace) -> None:
     tasks = arguments.tasks or list(chosen.tasks)
-    done = {key_of(row) for row in read_rows(arguments.out)}
+    path = arguments.rows
+    if arguments.again:
+        kept = [r for r in read_rows(path) if r.get("task") not in tasks or r["system"] == "stock"]
+        replace_rows(path, kept)
+    done = {key_of(row) for row in runs_of(path)}
     long = chosen.long if arguments.long is None else arguments.long
     rows = [
         row
@@ -160,7 +156,7 @@ def run(chosen: Comparison, arguments: argparse.Namespace) -> None:
     for row in rows:
         made = run_row(chosen, row)
         about = provenance()
-        add_row(arguments.out, {**made, "date": about["date"], "commit": about["commit"]})
+        add_rows(path, [{**made, "date": about["date"], "commit": about["commit"]}])
         print(
             f"{row['system']:6} {row['task']:13} {row['trials']} trials, seed {row['seed']}: "
             f"{made['secs']:.1f} s, {made['latency'] * 1e3:.4f} ms",
@@ -171,7 +167,7 @@ def run(chosen: Comparison, arguments: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("stage", choices=("run", "rows", "retime", "report", "network"))
-    parser.add_argument("--set", default="subgraphs", choices=("subgraphs", "test", "test-cuda"))
+    parser.add_argument("--set", default="subgraphs", choices=SETS)
     parser.add_argument("--tasks", nargs="*", help="Some tasks of the set.")
     parser.add_argument("--trials", type=int, default=64, help="Of ours from nothing.")
     parser.add_argument("--seeds", type=int, default=3)
@@ -179,9 +175,13 @@ def main() -> None:
     parser.add_argument("--only", default="", help="Only this system.")
     parser.add_argument("--rounds", type=int, default=9, help="Turns of the winners.")
     parser.add_argument("--minutes", type=float, default=10.0, help="Of each system on ResNet-18.")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="Where rows and tables are.")
+    parser.add_argument("--again", action="store_true", help="Run ours anew, keep stock's rows.")
+    parser.add_argument("--out", type=Path, default=RESULTS / "tune_vs_metaschedule")
+    parser.add_argument("--machine", help="Whose rows, to report them elsewhere.")
     arguments = parser.parse_args()
     chosen = comparison(arguments.set)
+    name = arguments.machine or machine_name(gpu=chosen.target == "cuda")
+    arguments.rows = arguments.out / f"{name}.jsonl"
     unknown = sorted(set(arguments.tasks or ()) - set(chosen.tasks))
     if unknown:
         parser.error(f"--tasks must be of {', '.join(chosen.tasks)}, but {unknown[0]} is not")
@@ -190,15 +190,15 @@ def main() -> None:
     if arguments.stage in ("run", "retime"):
         from tune_retime import retime
 
-        retime(chosen, arguments.out, read_rows(arguments.out), arguments.rounds, arguments.trials)
+        retime(chosen, arguments.rows, arguments.rounds, arguments.trials)
     if arguments.stage == "network":
         from tune_network import compare
 
-        compare(arguments.out, arguments.minutes)
+        compare(arguments.minutes)
     if arguments.stage in ("run", "retime", "report"):
         from tune_report import report
 
-        report(chosen, arguments.out, read_rows(arguments.out), arguments.trials)
+        report([comparison(name) for name in SETS], arguments.rows, arguments.trials)
 
 
 if __name__ == "__main__":
