@@ -91,8 +91,10 @@ _CONTEXTS: dict[str, tuple[Any, Any, list[Any]]] = {}
 def _features(tvm: Any, extractor: Any, measurement: Any) -> Floats:
     from tensorese.measure.jobs import trace_of
     from tensorese.space.replay import tune_context
+    from tensorese.targets import Target
 
-    workload, target = measurement.program.workload, measurement.platform.target
+    workload = measurement.program.workload
+    target = Target.from_json(measurement.platform.target)
     if workload.id not in _CONTEXTS:
         _CONTEXTS.clear()  # tasks come one after the other
         module = tvm.ir.load_json(workload.module)

@@ -19,13 +19,13 @@ def retimed_file(chosen: Any, out: Path) -> Path:
 
 def retime(chosen: Any, out: Path, rows: list[dict[str, Any]], rounds: int, trials: int) -> None:
     from tensorese.measure.tuning_farm import TuningFarm
-    from tensorese.targets import parse_target, platform_of
+    from tensorese.targets import Target
     from tune_vs_metaschedule import machine
 
     here = machine(chosen.target)
-    target = parse_target(chosen.target)
+    target = Target.parse(chosen.target)
     found: dict[str, Any] = {}
-    with TuningFarm(target, platform=platform_of(target)) as farm:
+    with TuningFarm(target, platform=target.platform()) as farm:
         for name, task in chosen.tasks.items():
             mine = [r for r in rows if r["task"] == name and all(r[k] == here[k] for k in here)]
             mine = [r for r in mine if r["trials"] == trials or r["system"] != "ours"]
