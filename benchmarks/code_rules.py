@@ -69,6 +69,7 @@ def read_assembly(text: str) -> dict[str, float]:
 def compile_task(measurements: list[Any]) -> list[dict[str, Any]]:
     from tensorese.measure import build_worker
     from tensorese.measure.jobs import trace_of
+    from tensorese.targets import Target
     from tensorese.tvm_env import import_tvm
 
     tvm = import_tvm("llvm")
@@ -76,7 +77,10 @@ def compile_task(measurements: list[Any]) -> list[dict[str, Any]]:
     for m in measurements:
         program, target = m.program, m.platform.target
         job = {"module": "", "workload": program.workload.module, "target": target}
-        job |= {"trace": trace_of(program, target), "postprocess": not program.tail}
+        job |= {
+            "trace": trace_of(program, Target.from_json(target)),
+            "postprocess": not program.tail,
+        }
         try:
             module = build_worker.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(
                 build_worker.load_scheduled(job)[0]

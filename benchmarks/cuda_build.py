@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import statistics
 import struct
 import time
@@ -21,6 +20,7 @@ from common import ROOT, write_result
 from tensorese.measure import nvrtc
 from tensorese.measure.jobs import trace_of
 from tensorese.records.store import Store
+from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
 
 TARGET = {
@@ -34,11 +34,11 @@ TARGET = {
 
 def chosen(n: int) -> list[dict[str, Any]]:
     """Programs spread over the store, as what a build worker is sent."""
-    target = json.dumps(TARGET)
+    target = Target.from_dict(TARGET)
     with Store.open(ROOT / "data" / "h200") as store:
         valid = [m for m in store.measurements(platform="h200") if m.latency]
     return [
-        {"target": target, "module": "", "workload": m.program.workload.module}
+        {"target": target.to_json(), "module": "", "workload": m.program.workload.module}
         | {"trace": trace_of(m.program, target), "operator": m.program.workload.operator}
         for m in valid[:: max(1, len(valid) // n)][:n]
     ]

@@ -34,10 +34,10 @@ STARTED = time.time()
 def check(places: list[Place]) -> None:
     """Front ends and rivals on each network, nothing tuned: what would stop a long run is known."""
     from tensorese.deploy.systems import System, available
-    from tensorese.targets import parse_target
+    from tensorese.targets import Target
     from tensorese.workloads import load_network, tasks_of
 
-    target = parse_target("host")
+    target = Target.parse("host").to_json()
     for place in places:
         began = time.time()
         network = load_network(place.model)

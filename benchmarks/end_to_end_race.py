@@ -28,7 +28,7 @@ from tensorese.deploy.folder import read_run
 from tensorese.deploy.systems import available
 from tensorese.deploy.verdict import compare, tolerance
 from tensorese.measure.peak import peak_gflops
-from tensorese.targets import target_threads
+from tensorese.targets import Target
 from tensorese.tvm_env import toolchain_of
 
 KEY = ("system", "network", "seed", "minutes", "time", "machine", "tvm", "library")
@@ -51,7 +51,7 @@ class Race:
         with np.load(self.place.run / INPUTS, allow_pickle=False) as stored:
             inputs = [stored[f"in{i}"] for i in range(len(stored.files))]
         scratch.mkdir()
-        self.arena = Arena(scratch, inputs, target_threads(self.run.target))
+        self.arena = Arena(scratch, inputs, Target.from_json(self.run.target).threads)
         signature = self.certificate["signature"]
         for name, path in self._libraries().items():
             spec = {"kind": "library", "library": str(path), "signature": signature}

@@ -91,8 +91,10 @@ _CONTEXTS: dict[str, tuple[Any, Any, list[Any]]] = {}
 def _features(tvm: Any, extractor: Any, measurement: Any) -> Floats:
     from tensorese.measure.jobs import trace_of
     from tensorese.space.replay import tune_context
+    from tensorese.targets import Target
 
-    workload, target = measurement.program.workload, measurement.platform.target
+    workload = measurement.program.workload
+    target = Target.from_json(measurement.platform.target)
     if workload.id not in _CONTEXTS:
         _CONTEXTS.clear()  # tasks come one after the other
         module = tvm.ir.load_json(workload.module)
@@ -202,10 +204,11 @@ def said_of(
 
 
 def judge(args: argparse.Namespace) -> None:
+    from tensorese.evaluation.trees import installed_trees, tree_labels
+
     from ship_models import _mark, sides, told
     from tensorese.evaluation.metrics import summary
     from tensorese.evaluation.ranked import judge_scores
-    from tensorese.evaluation.trees import installed_trees, tree_labels
     from tensorese.features.programs import read_programs
     from tensorese.records.store import Store
 

@@ -95,6 +95,7 @@ def farm_pass(system: str, candidates: dict[str, Any]) -> dict[str, Any]:
     from tensorese.measure.config import FarmConfig
     from tensorese.measure.farm import Farm
     from tensorese.measure.timing import TimingConfig
+    from tensorese.targets import Target
     from tensorese.tvm_env import import_tvm
 
     tvm = import_tvm()
@@ -109,7 +110,7 @@ def farm_pass(system: str, candidates: dict[str, Any]) -> dict[str, Any]:
         verify="none" if system in ("fixed", "retime") else "best",
     )
     started = time.perf_counter()
-    with Farm(candidates["target"], config) as farm:
+    with Farm(Target.from_json(candidates["target"]), config) as farm:
         results = farm.measure(programs)
         done = time.perf_counter()
         drift = farm.drift
@@ -166,15 +167,15 @@ def _candidates(tvm: Any, candidates: dict[str, Any]) -> list[Any]:
 
 def make_candidates(case: str, n: int, folder: Path) -> int:
     from tensorese.space.sampling import random_schedules
-    from tensorese.targets import parse_target
+    from tensorese.targets import Target
     from tensorese.tvm_env import import_tvm
 
     tvm = import_tvm()
-    target = parse_target("host")
+    target = Target.parse("host")
     module = workload(tvm, case)
     schedules = random_schedules(module, target, n, seed=1)
     content = {
-        "target": target,
+        "target": target.to_json(),
         "workload": tvm.ir.save_json(module),
         "modules": [tvm.ir.save_json(s.mod) for s in schedules],
     }

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tensorese.models.disk import read_config
 
 from space_audit import TARGETS, operators
 from tensorese.identity import plain, workload_of
-from tensorese.models.disk import read_config
 from tensorese.models.physics_net import is_small
 from tensorese.records.nouns import Measurement, Platform, Program, Status
 from tensorese.search.contracts import Proposal, Ranker, TaskState
@@ -26,7 +26,6 @@ from tensorese.space.materialise import materialise
 from tensorese.space.space import TaskSpace, task_space
 from tensorese.space.tiles import factorisations
 from tensorese.space.variation import divisor_table
-from tensorese.targets import platform_of
 from tensorese.tvm_env import import_tvm
 
 WANTED = 64
@@ -91,7 +90,7 @@ def make_ranker(name: str, platform: Platform) -> tuple[Ranker, str]:
 
 
 def platform_asked(job: dict[str, Any]) -> Platform:
-    return platform_of(TARGETS[job["kind"]], job["head"])
+    return TARGETS[job["kind"]].platform(job["head"])
 
 
 def warm_up(kind: str) -> tuple[Any, Any]:
@@ -108,7 +107,7 @@ def warm_up(kind: str) -> tuple[Any, Any]:
 
 def propose_once(ranker: Ranker, module: Any, kind: str, head: str) -> None:
     space = task_space(module, TARGETS[kind])
-    state = TaskState(workload_of(module), space, platform_of(TARGETS[kind], head))
+    state = TaskState(workload_of(module), space, TARGETS[kind].platform(head))
     proposals = Evolution(ranker).evolve(state, 1)
     materialise(space, [(p.sketch, p.row) for p in proposals], state.workload, traced=False)
 
@@ -120,7 +119,7 @@ def forget_tables() -> None:
 
 
 def known_state(job: dict[str, Any], space: TaskSpace, module: Any, head: str) -> TaskState:
-    state = TaskState(workload_of(module), space, platform_of(TARGETS[job["kind"]], head))
+    state = TaskState(workload_of(module), space, TARGETS[job["kind"]].platform(head))
     for measurement in measurements(state, RandomSearch(7).propose([state], MEASURED)[0]):
         state.add(measurement)
     return state
@@ -203,7 +202,7 @@ def stock_context(tvm: Any, module: Any, kind: str, cores: int, **more: Any) -> 
         generator = ms.space_generator.PostOrderApply(
             sch_rules="cuda", postprocs="cuda", mutator_probs="cuda"
         )
-    target = tvm.target.Target(json.loads(TARGETS[kind]))
+    target = tvm.target.Target(TARGETS[kind].to_dict())
     return ms.TuneContext(
         mod=module, target=target, space_generator=generator, num_threads=cores, **more
     )
@@ -265,7 +264,7 @@ def recorded(ms: Any, tvm: Any, module: Any, state: TaskState, kind: str) -> tup
     secs = [m.latency for m in state.measurements]
     database = ms.database.MemoryDatabase()
     entry = database.commit_workload(module)
-    target = tvm.target.Target(json.loads(TARGETS[kind]))
+    target = tvm.target.Target(TARGETS[kind].to_dict())
     candidates, results = [], []
     for made, latency in zip(ready, secs, strict=True):
         if made.error:

@@ -28,12 +28,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-
-from common import ROOT, provenance
-from ship_few import FEW_LABELS, Few
-from tensorese.evaluation.metrics import TaskResult, summary
-from tensorese.evaluation.ranked import judge_scores
-from tensorese.evaluation.splits import check_disjoint
 from tensorese.evaluation.trees import (
     TREES,
     Scale,
@@ -42,13 +36,19 @@ from tensorese.evaluation.trees import (
     installed_trees,
     score_tree,
 )
-from tensorese.features.programs import ProgramSet, read_programs
 from tensorese.models.disk import Card
 from tensorese.models.folder import save_model
 from tensorese.models.mtl_tlp import MTLTLP
+from tensorese.models.tree_votes import TreeVotes
+
+from common import ROOT, provenance
+from ship_few import FEW_LABELS, Few
+from tensorese.evaluation.metrics import TaskResult, summary
+from tensorese.evaluation.ranked import judge_scores
+from tensorese.evaluation.splits import check_disjoint
+from tensorese.features.programs import ProgramSet, read_programs
 from tensorese.models.physics_net import SmallModel
 from tensorese.models.tlp import TLP
-from tensorese.models.tree_votes import TreeVotes
 from tensorese.models.trees import Forest, add_trees, mean_of
 from tensorese.records.store import Store
 from tensorese.training.physics import (

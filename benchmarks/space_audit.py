@@ -32,12 +32,13 @@ from tensorese.space.audit import Audit, audit
 from tensorese.space.counting import count
 from tensorese.space.locations import LocationTable
 from tensorese.space.space import TaskSpace, task_space
+from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
 
 PARTS = 3  # of a task: most have three sketches
 TARGETS = {
-    "llvm": '{"kind":"llvm","mcpu":"znver4","num-cores":2}',
-    "cuda": (
+    "llvm": Target(kind="llvm", mcpu="znver4", cores=2),
+    "cuda": Target.from_json(
         '{"arch":"sm_90","kind":"cuda","max_num_threads":1024,'
         '"max_shared_memory_per_block":49152,"max_threads_per_block":1024,'
         '"registers_per_block":65536,"thread_warp_size":32}'

@@ -27,6 +27,7 @@ from tensorese.language.metaschedule import cut_tail
 from tensorese.space.counting import count
 from tensorese.space.replay import SCHEDULE_ERRORS
 from tensorese.space.space import TaskSpace, task_space
+from tensorese.targets import Target
 from tensorese.workloads import Task, load_network, tasks_of
 from tensorese.workloads.zoo import ZOO
 
@@ -70,7 +71,7 @@ def checked(space: TaskSpace, sketch: int) -> dict[str, int]:
 def examine(task: Task, kind: str, known: set[str]) -> dict[str, Any]:
     """One distinct task; sketches met before are not checked again."""
     started = time.process_time()
-    space = task_space(task.module, task.target)
+    space = task_space(task.module, Target.from_json(task.target))
     secs = time.process_time() - started
     sketches = []
     for index, decided in enumerate(space.sketches):
@@ -104,7 +105,7 @@ def walk(kinds: list[str], networks: list[str]) -> None:
             network = load_network(f"zoo:{name}") if left else None
             for kind in left:
                 started = time.perf_counter()
-                tasks = tasks_of(network, TARGETS[kind]) if network else []
+                tasks = tasks_of(network, TARGETS[kind].to_json()) if network else []
                 for task in tasks:
                     if (kind, task.workload.id) not in seen:
                         seen.add((kind, task.workload.id))

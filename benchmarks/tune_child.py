@@ -28,10 +28,10 @@ def ours(
 
     start_early("cuda" if where == "cuda" else "llvm")
     from tensorese.measure.tuning_farm import TuningFarm
-    from tensorese.targets import parse_target, platform_of
+    from tensorese.targets import Target
 
-    target = parse_target(where)
-    platform = platform_of(target)
+    target = Target.parse(where)
+    platform = target.platform()
     with TuningFarm(target, platform=platform) as farm:
         from tensorese.identity import workload_of
         from tensorese.search.loop.config import TuneConfig
@@ -47,7 +47,7 @@ def ours(
             name=module_file.stem,
             operator=operator_class(module),
             workload=workload_of(module),
-            target=target,
+            target=target.to_json(),
             weight=1,
             flops=float(tvm.s_tir.analysis.estimate_tir_flops(module)),
             module=module,

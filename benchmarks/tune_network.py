@@ -109,12 +109,12 @@ def _adopt(ours: Path, stock: Path) -> None:
 
 def _race(runs: dict[str, Path]) -> dict[str, Any]:
     from tensorese.deploy.arena import Arena
-    from tensorese.targets import target_threads
+    from tensorese.targets import Target
     from tensorese.workloads import load_network
 
     certificates = {n: json.loads((p / "certificate.json").read_text()) for n, p in runs.items()}
     inputs = load_network(NETWORK).example(0)
-    threads = target_threads(certificates["ours"]["target"])
+    threads = Target.from_json(certificates["ours"]["target"]).threads
     with (
         tempfile.TemporaryDirectory() as scratch,
         Arena(Path(scratch), inputs, threads) as arena,
@@ -129,10 +129,10 @@ def _race(runs: dict[str, Path]) -> dict[str, Any]:
 
 
 def _stock(folder: Path) -> None:
-    from tensorese.targets import parse_target
+    from tensorese.targets import Target
     from tensorese.workloads import load_network, prepare
 
-    target = parse_target("host")
+    target = Target.parse("host").to_json()
     module = prepare(load_network(NETWORK).module, target)
     for name in [n for n in sys.modules if n.startswith("tvm.s_tir.tensor_intrin.")]:
         if getattr(sys.modules[name], "__tensorese_stub__", False):

@@ -15,14 +15,14 @@ from common import provenance, read_rows
 def retime(chosen: Any, path: Path, rounds: int, trials: int) -> None:
     """Adds one row to the file of runs, in place of the set's former one."""
     from tensorese.measure.tuning_farm import TuningFarm
-    from tensorese.targets import parse_target, platform_of
+    from tensorese.targets import Target
     from tune_vs_metaschedule import machine, replace_rows, runs_of
 
     here = machine(chosen.target)
-    target = parse_target(chosen.target)
+    target = Target.parse(chosen.target)
     raced: dict[str, Any] = {}
     rows = runs_of(path)
-    with TuningFarm(target, platform=platform_of(target)) as farm:
+    with TuningFarm(target, platform=target.platform()) as farm:
         for name, task in chosen.tasks.items():
             mine = [r for r in rows if r["task"] == name and all(r[k] == here[k] for k in here)]
             mine = [r for r in mine if r["trials"] == trials or r["system"] != "ours"]

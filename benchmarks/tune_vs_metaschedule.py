@@ -115,13 +115,13 @@ def module_file(task: Subgraph | TestTask) -> Path:
 
 def run_row(chosen: Comparison, row: Row) -> Row:
     """One timed process. Its folder is new: nothing an earlier one left can help it."""
-    from tensorese.targets import parse_target
+    from tensorese.targets import Target
 
     stamp = hashlib.sha256(f"{key_of(row)}{time.time()}".encode()).hexdigest()[:8]
     folder = WORK / f"{row['system']}-{row['task']}-{row['trials']}-{row['seed']}-{stamp}"
     module = module_file(chosen.tasks[row["task"]])
     folder.mkdir(parents=True)
-    (folder / "target.json").write_text(parse_target(chosen.target))
+    (folder / "target.json").write_text(Target.parse(chosen.target).to_json())
     child = [sys.executable, str(Path(__file__).with_name("tune_child.py")), row["system"]]
     command = [*child, str(module), str(folder), str(row["trials"]), str(row["seed"])]
     command.append(chosen.target)

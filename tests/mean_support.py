@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
 
-H200 = (
+H200 = Target.from_json(
     '{"arch":"sm_90","kind":"cuda","max_num_threads":1024,"max_shared_memory_per_block":49152,'
     '"max_threads_per_block":1024,"registers_per_block":65536,"thread_warp_size":32}'
 )

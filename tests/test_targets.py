@@ -7,32 +7,53 @@ from pathlib import Path
 import pytest
 
 from tensorese.errors import TargetError
-from tensorese.targets import _caches, host_cpu, parse_target, platform_of, target_threads
+from tensorese.targets import Target, _caches, host_cpu
 
 pytestmark = pytest.mark.tvm
 
 
 def test_host_names_this_cpu_and_all_its_usable_cores() -> None:
-    spec = json.loads(parse_target("host"))
-    assert spec["kind"] == "llvm"
-    assert spec["mcpu"] == host_cpu().mcpu
-    assert spec["num-cores"] == len(os.sched_getaffinity(0)) == target_threads(parse_target("host"))
+    target = Target.parse("host")
+    assert target.is_cpu and target.mcpu == host_cpu().mcpu
+    assert target.cores == len(os.sched_getaffinity(0)) == target.threads
+    assert json.loads(target.to_json())["num-cores"] == target.cores
 
 
 def test_a_cuda_target_needs_no_gpu_when_the_device_is_named() -> None:
-    spec = json.loads(parse_target("cuda:H200"))
-    assert spec["arch"] == "sm_90"
-    assert spec["max_threads_per_block"] == 1024
-    assert target_threads(parse_target("cuda:h200")) == 1
+    target = Target.parse("cuda:H200")
+    assert (target.kind, target.arch, target.threads) == ("cuda", "sm_90", 1)
+    assert target.to_dict()["max_threads_per_block"] == 1024
 
 
 def test_equal_targets_have_one_spelling() -> None:
-    one = parse_target('{"kind": "llvm", "num-cores": 2}')
-    assert one == parse_target('{"num-cores":2,"kind":"llvm"}')
+    one = Target.parse('{"kind": "llvm", "num-cores": 2}')
+    other = Target.parse('{"num-cores":2,"kind":"llvm"}')
+    assert one == other and one.to_json() == other.to_json() and len({one, other}) == 1
+    assert one.to_json() == '{"kind":"llvm","num-cores":2}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"kind":"llvm","mattr":["+avx2","+fma"],"mcpu":"znver4","num-cores":2}',
+        '{"arch":"sm_90","kind":"cuda","max_threads_per_block":1024}',
+        '{"kind":"llvm","mtriple":"aarch64-linux-gnu"}',
+    ],
+)
+def test_what_a_record_says_comes_back_as_it_was(text: str) -> None:
+    target = Target.from_json(text)
+    assert target.to_json() == text and Target.from_dict(target.to_dict()) == target
+    assert hash(target) == hash(Target.from_json(text))
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", '{"kind":1}'])
+def test_a_record_without_a_kind_is_no_target(text: str) -> None:
+    with pytest.raises(TargetError, match='must have a "kind"'):
+        Target.from_json(text)
 
 
 def test_a_target_without_cores_gets_this_machines() -> None:
-    assert json.loads(parse_target('{"kind":"llvm"}'))["num-cores"] == host_cpu().cores
+    assert Target.parse('{"kind":"llvm"}').cores == host_cpu().cores
 
 
 @pytest.mark.parametrize(
@@ -50,16 +71,17 @@ def test_a_target_without_cores_gets_this_machines() -> None:
 )
 def test_bad_targets_are_refused_in_one_line(text: str, said: str) -> None:
     with pytest.raises(TargetError) as refused:
-        parse_target(text)
+        Target.parse(text)
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_platforms_are_named_after_the_hardware_unless_the_user_names_them() -> None:
-    target = '{"kind":"llvm","mcpu":"znver4","num-cores":2}'
-    assert platform_of(target).name == "znver4-2c"
-    assert platform_of(target, "lab-epyc").name == "lab-epyc"
-    assert platform_of('{"arch":"sm_90","kind":"cuda"}').name == "cuda-sm_90"
+    target = Target(kind="llvm", mcpu="znver4", cores=2)
+    assert target.platform().name == "znver4-2c"
+    assert target.platform().target == target.to_json()
+    assert target.platform("lab-epyc").name == "lab-epyc"
+    assert Target(kind="cuda", arch="sm_90").platform().name == "cuda-sm_90"
 
 
 def test_caches_are_read_in_bytes(tmp_path: Path) -> None:

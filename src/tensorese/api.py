@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from tensorese.search.loop.first_batch import open_records
 from tensorese.search.loop.tune_tasks import Run, tune_tasks
 from tensorese.search.proposers.by_name import DEFAULT, check_name
 from tensorese.search.rankers.by_name import ranker_named
-from tensorese.targets import parse_target, platform_of
+from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
 
 
@@ -73,11 +72,11 @@ def tune(
     if target == "host":
         peak = known_peak()  # before any process of ours is busy
         start_early("llvm")  # its TVM comes up beside ours
-    parsed = parse_target(target)
+    parsed = Target.parse(target)
     _require_device(parsed)
-    where = platform_of(parsed, platform)
+    where = parsed.platform(platform)
     announcer = Announcer(callbacks)
-    on_cpu = json.loads(parsed)["kind"] == "llvm"
+    on_cpu = parsed.is_cpu
     if on_cpu and peak is None:
         peak = known_peak()
     farm_config = IN_NETWORK if on_cpu and cache == "rotated" else TUNING
@@ -93,7 +92,7 @@ def tune(
         if said:
             announcer.on_note(said)
         run = tune_tasks(
-            tasks_of(network, parsed, prepack=prepack, winograd=winograd),
+            tasks_of(network, parsed.to_json(), prepack=prepack, winograd=winograd),
             target=parsed,
             platform=where,
             measurer=farm,
@@ -141,10 +140,10 @@ def default_out(name: str) -> Path:
     return Path("runs") / name
 
 
-def _require_device(target: str) -> None:
-    kind = str(json.loads(target)["kind"])
-    if kind == "llvm":
+def _require_device(target: Target) -> None:
+    if target.is_cpu:
         return
+    kind = target.kind
     if not import_tvm().device(kind, 0).exist:
         raise TargetError(
             f"tuning for {kind} needs such a device on this machine, but none was found; "

@@ -1,4 +1,6 @@
-"""Targets as users name them: `host`, `cuda`, a JSON object; and what this host really is.
+"""`Target`: what programs are compiled for; as users name it, and what this host really is.
+
+Inside it is an object; records, messages and run folders have its JSON.
 
 Free of TVM except where LLVM is asked for the CPU's name, so that a wrong flag is answered fast.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +39,92 @@ CUDA_DEVICES = {
     "h100": "sm_90",
     "h200": "sm_90",
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What TVM compiles for. Two that say the same are equal, however they were spelled."""
+
+    kind: str
+    """`llvm`, `cuda`, ..."""
+    mcpu: str = ""
+    """LLVM's name of a CPU."""
+    arch: str = ""
+    """Of a GPU: `sm_90`."""
+    cores: int = 0
+    """That a CPU's programs use; 0 where it does not say."""
+    attributes: tuple[tuple[str, Any], ...] = ()
+    """Whatever else TVM is told, by name."""
+
+    @classmethod
+    def parse(cls, text: str, *, cores: int | None = None) -> Target:
+        """The target a user named; unknown kinds and keys are refused by TVM's list.
+
+        `host` takes its CPU from LLVM and its cores from this process; `cuda` and `cuda:NAME` take
+        limits from a table, so that a CUDA space can be built on a machine without a GPU.
+        """
+        spec = _expand(text, cores)
+        if spec.get("kind") == "llvm":
+            spec.setdefault("num-cores", cores or len(usable_cores()))
+        tvm = import_tvm()  # a target is checked without its intrinsics, which take half a minute
+        try:
+            tvm.target.Target(spec)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise TargetError(_explain(spec, str(error))) from None
+        _check_llvm_cpu(tvm, spec)
+        return cls.from_dict(spec)
+
+    @classmethod
+    def from_json(cls, text: str) -> Target:
+        """What `to_json` wrote, into a record, a message or a run folder; TVM is not asked."""
+        spec = json.loads(text)
+        if not isinstance(spec, dict) or not isinstance(spec.get("kind"), str):
+            raise TargetError(f'a target object must have a "kind", but got {text!r}; e.g. "llvm"')
+        return cls.from_dict(spec)
+
+    @classmethod
+    def from_dict(cls, spec: Mapping[str, Any]) -> Target:
+        named = {"kind", *_FIELDS}
+        others = sorted((key, _frozen(value)) for key, value in spec.items() if key not in named)
+        fields = {field: spec[key] for key, field in _FIELDS.items() if key in spec}
+        return cls(kind=str(spec["kind"]), attributes=tuple(others), **fields)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As TVM takes it."""
+        fields = {key: getattr(self, field) for key, field in _FIELDS.items()}
+        said = {key: value for key, value in fields.items() if value}
+        return {"kind": self.kind, **said, **{k: _thawed(v) for k, v in self.attributes}}
+
+    def to_json(self) -> str:
+        """Canonical."""
+        return canonical_json(self.to_dict())
+
+    @property
+    def is_cpu(self) -> bool:
+        return self.kind == "llvm"
+
+    @property
+    def threads(self) -> int:
+        """Of a program: all the target's cores, 1 on a GPU's host."""
+        return (self.cores or 1) if self.is_cpu else 1
+
+    def platform(self, name: str = "") -> Platform:
+        """Named after the hardware, e.g. `emeraldrapids-2c`, unless the user names it."""
+        if not name and self.is_cpu:
+            name = f"{self.mcpu or 'cpu'}-{self.cores or 1}c"
+        return Platform(name=name or f"{self.kind}-{self.arch or 'device'}", target=self.to_json())
+
+
+_FIELDS = {"mcpu": "mcpu", "arch": "arch", "num-cores": "cores"}
+"""TVM's names of what a target has fields for."""
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+def _thawed(value: Any) -> Any:
+    return list(map(_thawed, value)) if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,24 +180,6 @@ def _caches(root: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> dict[str
 def _llvm_cpu() -> str:
     tvm = import_tvm()
     return str(tvm.target.codegen.llvm_get_system_cpu())
-
-
-def parse_target(text: str, *, cores: int | None = None) -> str:
-    """Canonical JSON of the target a user named; unknown kinds and keys are refused by TVM's list.
-
-    `host` takes its CPU from LLVM and its cores from this process; `cuda` and `cuda:NAME` take
-    limits from a table, so that a CUDA space can be built on a machine without a GPU.
-    """
-    spec = _expand(text, cores)
-    if spec.get("kind") == "llvm":
-        spec.setdefault("num-cores", cores or len(usable_cores()))
-    tvm = import_tvm()  # a target is checked without its intrinsics, which take half a minute
-    try:
-        tvm.target.Target(spec)
-    except (ValueError, TypeError, AttributeError) as error:
-        raise TargetError(_explain(spec, str(error))) from None
-    _check_llvm_cpu(tvm, spec)
-    return canonical_json(spec)
 
 
 def _expand(text: str, cores: int | None) -> dict[str, Any]:
@@ -177,17 +248,3 @@ def _check_llvm_cpu(tvm: Any, spec: dict[str, Any]) -> None:
             f"LLVM has no CPU named {mcpu!r}{did_you_mean(mcpu, known)}; "
             f"this host is {codegen.llvm_get_system_cpu()!r}"
         )
-
-
-def target_threads(target: str) -> int:
-    """Threads a program for this target runs with: all the target's cores, 1 on a GPU's host."""
-    spec = json.loads(target)
-    return int(spec.get("num-cores", 1)) if spec.get("kind") == "llvm" else 1
-
-
-def platform_of(target: str, name: str = "") -> Platform:
-    """The platform's name says the hardware, e.g. `emeraldrapids-2c`, unless the user names it."""
-    spec = json.loads(target)
-    if not name and spec["kind"] == "llvm":
-        name = f"{spec.get('mcpu', 'cpu')}-{spec.get('num-cores', 1)}c"
-    return Platform(name=name or f"{spec['kind']}-{spec.get('arch', 'device')}", target=target)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from measurements_support import MeasurementMaker
+from measurements_support import MeasurementMaker, matmul_measurement
 from tensorese.cli import run
 from tensorese.records import parts
 from tensorese.records.nouns import Status
@@ -225,3 +225,36 @@ def test_a_full_disk_loses_nothing(
     assert contents(store) == before
     assert run(arguments) == 0
     assert len(contents(store)) == 9
+
+
+def test_publish_adds_stores_and_writes_the_card(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store.open(tmp_path / "raw", create=True) as store:
+        store.append(matmul_measurement(origin="random"))
+    (tmp_path / "remarks.md").write_text("Measured at night.\n")
+    out = tmp_path / "dataset"
+    options = ["--title", "One program", "--remarks", str(tmp_path / "remarks.md"), "--json"]
+    assert run(["data", "publish", str(tmp_path / "raw"), "--out", str(out), *options]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["added"], result["card"]) == (1, str(out / "card.md"))
+    text = (out / "card.md").read_text()
+    assert text.startswith("# One program\n") and "Measured at night." in text
+    options = ["--card", str(tmp_path / "elsewhere.md"), "--licence", "CC0"]
+    assert run(["data", "publish", str(tmp_path / "raw"), "--out", str(out), *options]) == 0
+    assert "0 measurements added" in capsys.readouterr().out
+    assert "CC0; the code" in (tmp_path / "elsewhere.md").read_text()
+
+
+@pytest.mark.parametrize("options", [[], ["--tasks", "no.parquet"], ["--remarks", "no.md"]])
+def test_publish_refuses_in_one_line(
+    options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "raw"
+    if options:
+        with Store.open(store, create=True) as opened:
+            opened.append(matmul_measurement())
+    assert run(["data", "publish", str(store), "--out", str(tmp_path / "out"), *options]) == 2
+    said = capsys.readouterr().err.strip()
+    assert said.startswith("tensorese: ") and "\n" not in said
+    assert not (tmp_path / "out").exists()

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tensorese.collect.farm import COLLECTING, ISOLATED, Layout, arrange, collecting_on, layouts_for
 from tensorese.collect.session import planners_for
 from tensorese.errors import MeasureError
 from tensorese.measure.config import FarmConfig
+from tensorese.targets import Target
 
 pytestmark = pytest.mark.null
 
-ONE = json.dumps({"kind": "llvm", "num-cores": 1})
-ALL = json.dumps({"kind": "llvm", "num-cores": 16})
+ONE = Target.from_dict({"kind": "llvm", "num-cores": 1})
+ALL = Target.from_dict({"kind": "llvm", "num-cores": 16})
 CORES = list(range(3, 16))
 
 
@@ -38,7 +37,7 @@ def test_a_program_of_all_cores_is_timed_alone() -> None:
 
 
 def test_a_gpu_has_one_lane() -> None:
-    plan = arrange('{"kind":"cuda"}', FarmConfig(), Layout(lanes=4), CORES)
+    plan = arrange(Target(kind="cuda"), FarmConfig(), Layout(lanes=4), CORES)
     assert plan.lanes == ((3,),) and plan.builders == tuple(CORES[1:])
 
 
@@ -65,7 +64,7 @@ def test_a_program_of_many_cores_is_timed_shorter_and_in_longer_turns() -> None:
 
 
 def test_kernels_of_a_gpu_have_longer_to_build() -> None:
-    assert collecting_on('{"kind":"cuda"}').build_timeout > COLLECTING.build_timeout
+    assert collecting_on(Target(kind="cuda")).build_timeout > COLLECTING.build_timeout
 
 
 def test_planners_that_stand_still_half_the_time_are_twice_as_many() -> None:

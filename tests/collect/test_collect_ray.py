@@ -20,6 +20,7 @@ from tensorese.collect.remote import OverRay
 from tensorese.errors import MeasureError
 from tensorese.records.nouns import Platform
 from tensorese.records.store import Store
+from tensorese.targets import Target
 
 pytestmark = [
     pytest.mark.tvm,
@@ -102,7 +103,7 @@ def test_a_node_of_another_kind_is_refused_by_name(cluster: Any, tmp_path: Path)
     cpu = "skylake"
     target = json.dumps({"kind": "llvm", "mcpu": cpu, "num-cores": 1})
     session = sessions.Session(
-        target=target,
+        target=Target.from_json(target),
         platform=Platform(name="skylake-1c", target=target),
         out=tmp_path / "store",
         config=CollectConfig(minutes=2.0, per_task=2),

@@ -17,6 +17,7 @@ from tensorese.collect.remote import OverRpc
 from tensorese.errors import MeasureError
 from tensorese.records.nouns import Platform
 from tensorese.records.store import Store
+from tensorese.targets import Target
 
 pytestmark = pytest.mark.tvm
 
@@ -29,7 +30,7 @@ def devices(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 def session(out: Path, per_task: int) -> sessions.Session:
     return sessions.Session(
-        target=ONE_CORE,
+        target=Target.from_json(ONE_CORE),
         platform=Platform(name="device", target=ONE_CORE),
         out=out,
         config=CollectConfig(minutes=3.0, per_task=per_task, random_share=1.0),

@@ -17,13 +17,14 @@ from tensorese.collect.stream import Stream
 from tensorese.measure.candidates import workload_of
 from tensorese.records.store import Store
 from tensorese.space.space import task_space
+from tensorese.targets import Target
 
 pytestmark = pytest.mark.tvm
 
 
 def stream(target: str, seed: int = 0) -> Stream:
     module = matmul(64)
-    return Stream(task_space(module, target), workload_of(module), seed)
+    return Stream(task_space(module, Target.from_json(target)), workload_of(module), seed)
 
 
 def names(one: Stream, picks: list[Any]) -> list[str]:
@@ -73,7 +74,7 @@ def test_a_small_space_is_exhausted_not_repeated() -> None:
     module = tvm.IRModule(
         {"main": tvm.te.create_prim_func([x, tvm.te.compute((8,), lambda i: x[i] + 1.0)])}
     )
-    one = Stream(task_space(module, ONE_CORE), workload_of(module), 0)
+    one = Stream(task_space(module, Target.from_json(ONE_CORE)), workload_of(module), 0)
     picks = one.random(100)
     assert 1 <= len(picks) < 100 and len(set(picks)) == len(picks)
     assert one.exhausted

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from measurements_support import MeasurementMaker
+from measurements_support import MeasurementMaker, matmul_measurement
 from tensorese.collect.card import card
 from tensorese.collect.dataset import nearest_train, platform_facts, publish, shared_programs
+from tensorese.collect.publish import CardText, publish_dataset
 from tensorese.collect.tasklist import ListedTask, read_tasks
+from tensorese.errors import StoreError
 from tensorese.records.nouns import Measurement, Status, TensorSpec, Workload
 from tensorese.records.store import Store
 from tensorese.records.verify import verify
@@ -26,6 +28,11 @@ def listed(*shape: int, operator: str = "conv2d", split: str = "") -> ListedTask
     spec = TensorSpec(shape=shape, dtype="float32")
     workload = Workload(operator=operator, args=(spec,))
     return ListedTask(workload=workload, kind="llvm", operator=operator, split=split, name="x")
+
+
+def timed(*, decisions: tuple[int, ...], cache: str) -> Measurement:
+    timing = {"cache": cache, "threads": 4, "co_runners": 0}
+    return matmul_measurement(decisions=decisions, platform="one", origin="random", timing=timing)
 
 
 @pytest.fixture
@@ -96,6 +103,36 @@ def test_a_card_counts_valid_programs_test_tasks_and_what_is_shared(
     assert "Valid on every platform of this store: 3 programs (" in text
     assert "| `one` | 4 | 1.0% | 4.0% | +0.0% | 0.900 | 1.000 | 1 tasks of 16 programs |" in text
     assert "A remark." in text and "CC BY 4.0" in text
+    assert "1 `unknown`" in text, "the failed program has no origin"
+    assert "Rows marked `test` are of 1 workloads, for judging only. 1 of them are in" in text
+
+
+def test_a_dataset_is_published_with_its_card(collected: Path, tmp_path: Path) -> None:
+    out = tmp_path / "mine"
+    with Store.open(collected) as store:
+        store.append(timed(decisions=(5, 1, 1), cache="rotated"))
+        store.append(timed(decisions=(6, 1, 1), cache="hot"))
+    text = CardText(remarks="Of two machines.")
+    result = publish_dataset([collected], out, text, again=[collected])
+    assert (result["added"], result["measurements"]) == (10, 10)
+    assert sorted(path.suffix for path in out.iterdir() if "-" in path.name) == [".parquet"] * 3
+    said = (out / "card.md").read_text()
+    assert said.startswith("# mine\n") and "Of two machines." in said
+    assert "| `one` | rotated (1), hot (1) | 4 | 0 |" in said
+    assert "1 build_error" in said and "CC BY 4.0; the code" in said
+    assert "| `two` | 3 | 0.0% | 0.0% | +0.0% |" in said, "measured again by itself"
+
+
+def test_what_cannot_be_published_is_one_line(collected: Path, tmp_path: Path) -> None:
+    Store.open(tmp_path / "empty", create=True)
+    with pytest.raises(StoreError, match=r"made of measurements, but .*empty has none"):
+        publish_dataset([tmp_path / "empty"], tmp_path / "out", CardText())
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(StoreError, match="does not exist"):
+        publish_dataset([collected], tmp_path / "out", CardText(), again=[tmp_path / "no"])
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(StoreError, match=r"a platform of .*, but .*empty has none"):
+        publish_dataset([collected], tmp_path / "out", CardText(), again=[tmp_path / "empty"])
 
 
 def test_the_nearest_training_task_is_of_the_same_class() -> None:

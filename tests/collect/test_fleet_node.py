@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,12 +18,13 @@ from tensorese.measure.config import FarmConfig
 from tensorese.measure.timing import TimingConfig
 from tensorese.records.nouns import Measurement, Platform, Status
 from tensorese.records.store import Store
+from tensorese.targets import Target
 from test_handout import orders
 
 pytestmark = pytest.mark.null
 
 SETTINGS = NodeSettings(
-    target='{"kind":"llvm"}',
+    target=Target(kind="llvm"),
     platform="p",
     run="r",
     farm=FarmConfig(verify="none", timing=TimingConfig(min_samples=3)),
@@ -137,5 +137,5 @@ HERE = {"tensorese": "1", "tvm": "0.27", "mcpu": "znver5", "cores": 16, "arch": 
 def test_a_node_of_another_kind_is_refused(
     target: dict[str, Any], facts: dict[str, Any], said: str
 ) -> None:
-    why = mismatch(json.dumps(target), {**HERE, **facts}, HERE)
+    why = mismatch(Target.from_dict(target), {**HERE, **facts}, HERE)
     assert why.startswith(said) and bool(why) == bool(said)

@@ -13,6 +13,7 @@ from tensorese.collect.fleet import ray_cluster
 from tensorese.collect.fleet.node import NodeSettings
 from tensorese.collect.fleet.ray_cluster import RayCluster, RayConfig, RayNode
 from tensorese.errors import MeasureError
+from tensorese.targets import Target
 
 pytestmark = pytest.mark.null
 
@@ -24,7 +25,7 @@ FACTS = {
     "tensorese": "1",
     "tvm": "0.27",
 }
-SETTINGS = NodeSettings(target='{"kind":"llvm","mcpu":"znver5"}', platform="p", run="r")
+SETTINGS = NodeSettings(target=Target(kind="llvm", mcpu="znver5"), platform="p", run="r")
 
 
 class FakeError(Exception):
@@ -127,7 +128,7 @@ def test_every_node_with_cpus_gets_one_actor_that_takes_all_of_them(ray: FakeRay
 def test_a_gpu_target_takes_one_gpu_and_the_drivers_host_knows_its_planners(ray: FakeRay) -> None:
     ray.infos = [node("n1")]
     ray.facts = {"n1": {**FACTS, "host": "driver", "arch": "sm_90"}}
-    target = '{"kind":"cuda","arch":"sm_90"}'
+    target = Target(kind="cuda", arch="sm_90")
     made = cluster(settings=NodeSettings(target=target, platform="p", run="r"))
     assert names(made) == ["machine"]
     assert ray.actors[0].options["num_gpus"] == 1

@@ -18,6 +18,7 @@ from tensorese.collect.zoo_tasks import (
     zoo_part,
 )
 from tensorese.records.nouns import TensorSpec, Workload
+from tensorese.targets import Target
 from tensorese.workloads.zoo import parse
 
 pytestmark = pytest.mark.null
@@ -77,7 +78,7 @@ def test_a_later_part_adds_to_the_earlier_and_changes_none_of_it(
     listed = []
     for parts in ((("first",),), (("first",), ("second",))):
         monkeypatch.setattr(zoo_tasks, "TRAIN_PARTS", parts)
-        listed.append([t.workload.id for t in zoo_part("train", ["{}"])])
+        listed.append([t.workload.id for t in zoo_part("train", [Target(kind="llvm")])])
     before, after = listed
     assert after[: len(before)] == before
     assert after[len(before) :] == [t.workload.id for t in found["second"][1:]]

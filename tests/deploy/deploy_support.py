@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tensorese.targets import parse_target, platform_of
+from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
 
 
@@ -55,13 +55,14 @@ def make_run(
     from tensorese.space.sampling import random_schedules
     from tensorese.workloads import load_network, tasks_of
 
-    target = parse_target("host")
+    host = Target.parse("host")
+    target = host.to_json()
     tasks = tasks_of(load_network(str(model)), target, prepack=prepack, winograd=winograd)
     best: dict[str, Any] = {}
     for task in tasks:
         if only and task.operator != only:
             continue
-        schedule = random_schedules(task.module, target, programs, seed=3)[-1]
+        schedule = random_schedules(task.module, host, programs, seed=3)[-1]
         program = from_schedule(schedule, task.workload).program
         best[task.workload.id] = {
             "program": program.id,
@@ -94,7 +95,7 @@ def make_run(
         "model": str(model),
         "network": model.stem,
         "target": target,
-        "platform": platform_of(target).name,
+        "platform": host.platform().name,
         "config": {"prepack": prepack, "winograd": winograd},
         "environment": {},
         "fingerprint": "",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +13,11 @@ import pytest
 from tensorese.identity import workload_of
 from tensorese.integrations.farm_pair import farm_pair
 from tensorese.integrations.meta_schedule import cost_model, search_strategy
-from tensorese.integrations.programs import program_of, target_json
+from tensorese.integrations.programs import program_of, target_of
 from tensorese.search.proposers.evolution import EvolutionConfig
 from tensorese.search.rankers.online import OnlineRanker
 from tensorese.space.space import task_space
-from tensorese.targets import parse_target
+from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
 
 pytestmark = pytest.mark.tvm
@@ -28,7 +27,7 @@ SMALL = EvolutionConfig(population=128)
 
 @pytest.fixture(scope="module")
 def target() -> Any:
-    return import_tvm().target.Target(json.loads(parse_target("host")))
+    return import_tvm().target.Target(Target.parse("host").to_dict())
 
 
 @pytest.fixture(scope="module")
@@ -118,9 +117,9 @@ def test_the_model_judges_programs_not_schedules(target: Any) -> None:
 
 
 def test_names_are_those_of_the_house(target: Any) -> None:
-    assert target_json(target) == parse_target("host")
+    assert target_of(target) == Target.parse("host")
     module = _matmul()
-    space = task_space(module, target_json(target))
+    space = task_space(module, target_of(target))
     row = space.sketches[0].sample(1, np.random.default_rng(0))[0]
     schedule = space.replay(0, row).schedule
     workload = workload_of(module)

@@ -13,7 +13,6 @@ from tensorese.measure.config import FarmConfig
 from tensorese.measure.farm import Farm
 from tensorese.measure.session import Tally, measure_new
 from tensorese.records.store import Store
-from tensorese.targets import platform_of
 
 
 def acknowledge(tally: Tally) -> None:
@@ -22,7 +21,7 @@ def acknowledge(tally: Tally) -> None:
 
 def main(path: Path) -> None:
     target = programs.host_target()
-    platform = platform_of(target)
+    platform = target.platform()
     candidates = [c for n in range(16, 176, 32) for c in programs.good(n=n)]
     with (
         Store.open(path, create=True) as store,

@@ -8,14 +8,14 @@ from tensorese.identity import workload_of
 from tensorese.measure.base import Candidate
 from tensorese.measure.candidates import from_module, from_schedule
 from tensorese.records.nouns import Workload
-from tensorese.targets import parse_target
+from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
 
 tvm = import_tvm()
 
 
-def host_target() -> str:
-    return parse_target("host")
+def host_target() -> Target:
+    return Target.parse("host")
 
 
 def matmul(n: int = 64, m: int = 64, k: int = 64) -> Any:

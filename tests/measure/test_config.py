@@ -4,12 +4,13 @@ import pytest
 
 from tensorese.errors import MeasureError
 from tensorese.measure.config import FarmConfig, plan_cores
+from tensorese.targets import Target
 
 pytestmark = pytest.mark.null
 
-TWO = '{"kind":"llvm","num-cores":2}'
-ONE = '{"kind":"llvm","num-cores":1}'
-CUDA = '{"kind":"cuda","arch":"sm_90"}'
+TWO = Target.from_json('{"kind":"llvm","num-cores":2}')
+ONE = Target.from_json('{"kind":"llvm","num-cores":1}')
+CUDA = Target.from_json('{"kind":"cuda","arch":"sm_90"}')
 
 
 def test_a_target_of_all_cores_is_timed_alone() -> None:

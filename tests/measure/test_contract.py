@@ -55,13 +55,12 @@ class TestFarm(MeasurerContract, of="Farm"):
     def case(cls) -> Case:
         import farm_support as programs
         from tensorese.measure.farm import Farm
-        from tensorese.targets import platform_of
 
         target = programs.host_target()
         good, bad = real_candidates()
         return Case(
             make=lambda store: Farm(target, FarmConfig(), journal=store),
-            platform=platform_of(target),
+            platform=target.platform(),
             good=good,
             bad=bad,
         )
@@ -74,13 +73,12 @@ class TestTuningFarm(MeasurerContract, of="TuningFarm"):
     def case(cls) -> Case:
         import farm_support as programs
         from tensorese.measure.tuning_farm import TuningFarm
-        from tensorese.targets import platform_of
 
         target = programs.host_target()
         good, bad = real_candidates()
         return Case(
             make=lambda store: TuningFarm(target, journal=store),
-            platform=platform_of(target),
+            platform=target.platform(),
             good=good,
             bad=bad,
         )
@@ -94,11 +92,10 @@ class TestCollectFarm(MeasurerContract, of="CollectFarm"):
     def case(cls) -> Case:
         import farm_support as programs
         from tensorese.collect.farm import CollectFarm, collecting_on
-        from tensorese.targets import platform_of
 
         target = programs.host_target()
         good, bad = real_candidates()
-        platform = platform_of(target)
+        platform = target.platform()
         config = collecting_on(target)
         return Case(
             make=lambda store: CollectFarm(target, config, platform=platform, journal=store),
@@ -119,7 +116,6 @@ class TestCollectRpc(MeasurerContract, of="CollectRpc"):
         from tensorese.collect.farm import collecting_on
         from tensorese.collect.remote import CollectRpc
         from tensorese.collect.session import Session
-        from tensorese.targets import platform_of
 
         target = programs.host_target()
         good, bad = real_candidates()
@@ -127,7 +123,7 @@ class TestCollectRpc(MeasurerContract, of="CollectRpc"):
         ours = rpc_support.OURS
         session = Session(
             target=target,
-            platform=platform_of(target),
+            platform=target.platform(),
             out=folder / "store",
             farm=collecting_on(target),
         )
@@ -189,10 +185,9 @@ class TestFleetMeasurer(MeasurerContract, of="FleetMeasurer"):
     @classmethod
     def case(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
         import farm_support as programs
-        from tensorese.targets import platform_of
 
         target = programs.host_target()
-        platform = platform_of(target)
+        platform = target.platform()
         good, bad = replayable_candidates()
         runs = itertools.count()
 
@@ -220,7 +215,6 @@ class TestRpcMeasurer(MeasurerContract, of="RpcMeasurer"):
         import farm_support as programs
         import rpc_support
         from tensorese.measure.rpc import RpcMeasurer
-        from tensorese.targets import platform_of
 
         target = programs.host_target()
         good, bad = real_candidates()
@@ -229,7 +223,7 @@ class TestRpcMeasurer(MeasurerContract, of="RpcMeasurer"):
         with rpc_support.fleet(folder, ours, ours) as fleet:
             yield Case(
                 make=lambda store: RpcMeasurer(target, fleet.config(ours), journal=store),
-                platform=platform_of(target),
+                platform=target.platform(),
                 good=good,
                 bad=bad,
             )

@@ -22,6 +22,7 @@ from tensorese.measure.config import FarmConfig
 from tensorese.measure.farm import Farm
 from tensorese.measure.timing import TimingConfig
 from tensorese.records.nouns import Measurement, Status
+from tensorese.targets import Target
 
 pytestmark = pytest.mark.tvm
 
@@ -278,7 +279,7 @@ def test_lanes_time_side_by_side_on_their_own_cores() -> None:
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
         pytest.skip("needs two cores")
-    target = '{"kind":"llvm","num-cores":1}'
+    target = Target(kind="llvm", cores=1)
     with Farm(target, FarmConfig(lanes=2, verify="all")) as measurer:
         results = measurer.measure([*programs.good(), *programs.good(n=96)])
     assert {m.status for m in results} == {Status.OK}

@@ -15,17 +15,17 @@ from tensorese.measure.config import FarmConfig
 from tensorese.measure.farm import Farm
 from tensorese.measure.timing import TimingConfig
 from tensorese.records.nouns import Status
-from tensorese.targets import parse_target
+from tensorese.targets import Target
 
 pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture(scope="module")
-def target() -> str:
+def target() -> Target:
     from tensorese.errors import TargetError
 
     try:
-        return parse_target("cuda")
+        return Target.parse("cuda")
     except TargetError as error:
         pytest.skip(str(error))
 
@@ -56,7 +56,7 @@ def out_of_bounds() -> Candidate:
     return bound(tvm.IRModule({"main": tvm.te.create_prim_func([x, y])}))
 
 
-def test_an_illegal_access_costs_one_candidate(target: str) -> None:
+def test_an_illegal_access_costs_one_candidate(target: Target) -> None:
     batch = [tiled(128, 64), out_of_bounds(), tiled(128, 128), tiled(128, 256)]
     with Farm(target, FarmConfig(verify="all")) as farm:
         results = farm.measure(batch)
@@ -69,14 +69,14 @@ def test_an_illegal_access_costs_one_candidate(target: str) -> None:
     assert all(m.verification["passed"] for m in results if m.status is Status.OK)
 
 
-def test_too_many_threads_do_not_build_or_run(target: str) -> None:
+def test_too_many_threads_do_not_build_or_run(target: Target) -> None:
     with Farm(target, FarmConfig()) as farm:
         bad, good = farm.measure([tiled(128, 4096), tiled(128, 32)])
     assert bad.status in (Status.BUILD_ERROR, Status.RUN_ERROR)
     assert good.status is Status.OK
 
 
-def test_flushing_the_l2_slows_a_small_program(target: str) -> None:
+def test_flushing_the_l2_slows_a_small_program(target: Target) -> None:
     latency = {}
     for cache in ("hot", "flushed"):
         with Farm(target, FarmConfig(timing=TimingConfig(cache=cache))) as farm:
@@ -86,7 +86,7 @@ def test_flushing_the_l2_slows_a_small_program(target: str) -> None:
     assert latency["flushed"] > latency["hot"]
 
 
-def test_many_kernels_are_built_side_by_side(target: str) -> None:
+def test_many_kernels_are_built_side_by_side(target: Target) -> None:
     batch = [tiled(64 + 32 * k, 128) for k in range(24)]
     started = time.monotonic()
     with Farm(target, FarmConfig()) as farm:

@@ -22,12 +22,12 @@ from tensorese.measure.jobs import Job, trace_of
 from tensorese.records.nouns import Program, Status
 from tensorese.space.sampling import random_schedules
 from tensorese.space.space import task_space
-from tensorese.targets import parse_target, platform_of
+from tensorese.targets import Target
 
 pytestmark = pytest.mark.tvm
 
-SMALL = '{"kind":"llvm","num-cores":2}'
-LARGE = '{"kind":"llvm","num-cores":16}'
+SMALL = Target.from_json('{"kind":"llvm","num-cores":2}')
+LARGE = Target.from_json('{"kind":"llvm","num-cores":16}')
 
 
 def _job(program: Program) -> Job:
@@ -66,7 +66,7 @@ def test_a_stored_program_replays_with_the_numbers_of_the_platform_it_comes_to()
 def test_a_record_of_before_with_its_numbers_inside_replays_as_it_was_stored() -> None:
     here, _ = _schedules()
     program = from_schedule(here, workload_of(conv2d_module())).program
-    old = replace(program.sketch, body=complete(program.sketch.body, SMALL))
+    old = replace(program.sketch, body=complete(program.sketch.body, SMALL.to_json()))
     job = _job(replace(program, sketch=old))
     message = job.build_message(LARGE)
     assert not message["postprocess"]
@@ -85,13 +85,13 @@ def test_the_trace_holds_the_targets_numbers() -> None:
 
 
 def test_the_farm_measures_a_program_alone_and_records_its_own_tail() -> None:
-    target = parse_target("host")
+    target = Target.parse("host")
     module = conv2d_module()
     (schedule,) = random_schedules(module, target, 1)
     whole = from_schedule(schedule, workload_of(module)).program
     elsewhere = replace(whole, tail="[[],[]]")
     config = FarmConfig(verify="all", build_workers=1)
-    with Farm(target, config, platform=platform_of(target)) as farm:
+    with Farm(target, config, platform=target.platform()) as farm:
         (result,) = farm.measure([Candidate(program=elsewhere)])
     assert result.status is Status.OK, result.error
     assert result.verification["passed"]

@@ -16,7 +16,7 @@ from tensorese.measure.config import FarmConfig
 from tensorese.measure.rpc import RpcMeasurer
 from tensorese.measure.rpc_config import FleetConfig
 from tensorese.records.nouns import Measurement, Status
-from tensorese.targets import parse_target
+from tensorese.targets import Target
 
 pytestmark = pytest.mark.tvm
 
@@ -104,12 +104,12 @@ def test_outputs_are_verified_and_the_device_is_named(devices: Fleet) -> None:
 def test_the_device_runs_the_targets_threads(devices: Fleet, threads: int) -> None:
     from tensorese.measure.rpc_worker import RpcWorker, rpc
 
-    target = parse_target("host", cores=threads)
+    target = Target.parse("host", cores=threads)
     settings = {
         "fleet": {"host": "127.0.0.1", "port": devices.port, "key": OURS, "priority": 1},
         "kind": "llvm",
         "scratch": str(devices.folder),
-        "target": target,
+        "target": target.to_json(),
         "device_threads": threads,
     }
     worker = RpcWorker(settings, notify=lambda message: None)

@@ -13,7 +13,7 @@ from tensorese.collect.tasklist import ListedTask, write_tasks
 from tensorese.identity import workload_of
 from tensorese.models.catalog import choose
 from tensorese.records.store import Store
-from tensorese.targets import parse_target, platform_of
+from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
 
 pytestmark = pytest.mark.tvm
@@ -58,5 +58,5 @@ def test_a_platform_is_taught_in_one_command(
         measured = list(store.measurements())
     assert {m.platform.name for m in measured} == {"here"}
     assert all(m.origin.startswith("probe:") for m in measured)
-    found = choose(platform_of(parse_target("host"), "here"), [folder.parent])
+    found = choose(Target.parse("host").platform("here"), [folder.parent])
     assert found is not None and found.folder == folder and found.head == "here"

@@ -16,6 +16,7 @@ from tensorese.records.importers import read_records
 from tensorese.records.nouns import Measurement, Platform, Status
 from tensorese.records.store import Store
 from tensorese.space.sampling import random_schedules
+from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
 
 pytestmark = pytest.mark.tvm
@@ -105,7 +106,7 @@ def test_a_program_of_ours_is_exported_complete_and_imported_as_itself(tmp_path:
     tvm = import_tvm()
     module = matmul_module()
     target = '{"kind":"llvm","num-cores":2}'
-    (schedule,) = random_schedules(module, target, 1)
+    (schedule,) = random_schedules(module, Target.from_json(target), 1)
     program = from_schedule(schedule, workload_of(module)).program
     measured = Measurement(
         program=program,

@@ -12,14 +12,15 @@ import numpy.typing as npt
 
 from tensorese.identity import workload_of
 from tensorese.measure.base import Cancelled, Candidate, Measurer, Ticket
-from tensorese.records.nouns import Measurement, Platform, Sketch, Status, Workload, content_id
+from tensorese.records.nouns import Measurement, Sketch, Status, Workload, content_id
 from tensorese.search.contracts import Proposal, Proposer, Ranker, TaskState
 from tensorese.space.space import task_space
+from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
 from tensorese.workloads.tasks import Task
 
-TARGET = '{"kind":"llvm","num-cores":2}'
-PLATFORM = Platform(name="made-up-2c", target=TARGET)
+TARGET = Target(kind="llvm", cores=2)
+PLATFORM = TARGET.platform("made-up-2c")
 
 
 def matmul_module(n: int, m: int, k: int) -> Any:
@@ -37,7 +38,7 @@ def matmul_task(n: int, m: int = 4, k: int = 4, *, weight: int = 1, name: str = 
         name=name or f"matmul{n}",
         operator="dense",
         workload=workload_of(module),
-        target=TARGET,
+        target=TARGET.to_json(),
         weight=weight,
         flops=2.0 * n * m * k,
         module=module,
@@ -54,7 +55,7 @@ def every_measurement(tasks: Iterable[Task]) -> list[Measurement]:
     """All programs of small tasks, with made-up latencies; one in seven fails."""
     found = []
     for task in tasks:
-        space = task_space(task.module, task.target)
+        space = task_space(task.module, TARGET)
         for index, sketch in enumerate(space.sketches):
             tables = [slot.table for slot in sketch.slots if hasattr(slot, "table")]
             assert len(tables) == len(sketch.slots), "only sketches of tiles and choices"

@@ -13,6 +13,7 @@ from tensorese.space.decisions import DecisionSpace
 from tensorese.space.limits import Dimension, Product, SharedMemory, Staged
 from tensorese.space.locations import Loop, LoopRule
 from tensorese.space.slots import Choice, Location, Tile
+from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
 
 
@@ -66,8 +67,8 @@ def every_row(space: DecisionSpace) -> npt.NDArray[np.int64]:
     return np.array(rows, dtype=np.int64)
 
 
-def cuda_target() -> str:
-    return (
+def cuda_target() -> Target:
+    return Target.from_json(
         '{"arch":"sm_90","kind":"cuda","max_num_threads":1024,"max_shared_memory_per_block":49152,'
         '"max_threads_per_block":1024,"registers_per_block":65536,"thread_warp_size":32}'
     )

@@ -20,9 +20,10 @@ from tensorese.space.block_moves import (
 from tensorese.space.counting import count
 from tensorese.space.slots import INLINE, ROOT
 from tensorese.space.space import task_space
+from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
 
-LLVM = '{"kind":"llvm","num-cores":2}'
+LLVM = Target.from_json('{"kind":"llvm","num-cores":2}')
 
 
 def _iterators(*loops: int, reduced: int = -1) -> tuple[Iterator, ...]:

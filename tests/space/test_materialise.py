@@ -14,6 +14,7 @@ from tensorese.language.metaschedule import join_trace
 from tensorese.space.materialise import materialise
 from tensorese.space.replay import VERIFIERS
 from tensorese.space.space import TaskSpace, task_space
+from tensorese.targets import Target
 
 pytestmark = pytest.mark.tvm
 
@@ -82,7 +83,7 @@ def _kernel(module: Any) -> list[str]:
 @pytest.mark.parametrize("maker", [conv2d_module, softmax_module])
 def test_blocks_placed_by_hand_are_where_tvm_puts_them(maker: Callable[[], Any]) -> None:
     """Module, trace and decisions are those of a replay that asks TVM about each location."""
-    space = task_space(maker(), '{"kind":"llvm","num-cores":2}')
+    space = task_space(maker(), Target(kind="llvm", cores=2))
     for index, sketch in enumerate(space.sketches):
         for row in sketch.sample(4, np.random.default_rng(0)):
             quick = space.replay(index, row, traced=False)
@@ -94,7 +95,7 @@ def test_blocks_placed_by_hand_are_where_tvm_puts_them(maker: Callable[[], Any])
 
 
 def test_a_loop_that_is_not_there_is_told() -> None:
-    space = task_space(conv2d_module(), '{"kind":"llvm","num-cores":2}')
+    space = task_space(conv2d_module(), Target(kind="llvm", cores=2))
     row = space.sketches[0].sample(1, np.random.default_rng(0))[0]
     row[space.sketches[0].locations[0].column] = 99
     workload = workload_of(space.referee.module)

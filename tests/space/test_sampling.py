@@ -8,13 +8,13 @@ from tensorese.identity import workload_of
 from tensorese.measure.candidates import from_schedule
 from tensorese.measure.demo import conv2d_module
 from tensorese.space.sampling import random_schedules
-from tensorese.targets import parse_target
+from tensorese.targets import Target
 
 pytestmark = pytest.mark.tvm
 
 
 def test_draws_are_distinct_spread_over_sketches_and_repeatable() -> None:
-    target = parse_target("host")
+    target = Target.parse("host")
     module = conv2d_module()
     workload = workload_of(module)
     programs = [
@@ -33,7 +33,7 @@ def test_draws_are_distinct_spread_over_sketches_and_repeatable() -> None:
 def test_a_small_space_ends_instead_of_looping() -> None:
     from space_support import copy_module
 
-    found = random_schedules(copy_module(), parse_target("host"), 40)
+    found = random_schedules(copy_module(), Target.parse("host"), 40)
     assert 0 < len(found) < 40
 
 

@@ -20,12 +20,13 @@ from tensorese.space.materialise import materialise
 from tensorese.space.slots import Tile
 from tensorese.space.space import TaskSpace, task_space
 from tensorese.space.tiles import SpaceError
+from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
 
 pytestmark = pytest.mark.tvm
 
-LLVM = '{"kind":"llvm","num-cores":2}'
-CUDA = (
+LLVM = Target.from_json('{"kind":"llvm","num-cores":2}')
+CUDA = Target.from_json(
     '{"arch":"sm_90","kind":"cuda","max_num_threads":1024,"max_shared_memory_per_block":49152,'
     '"max_threads_per_block":1024,"registers_per_block":65536,"thread_warp_size":32}'
 )
@@ -88,7 +89,7 @@ def test_what_tvm_repairs_is_not_legal() -> None:
 def test_one_program_on_two_platforms_is_one_program() -> None:
     module = _module("conv2d")
     small = task_space(module, LLVM)
-    large = task_space(module, '{"kind":"llvm","num-cores":16}')
+    large = task_space(module, Target(kind="llvm", cores=16))
     assert [s.sketch.id for s in small.sketches] == [s.sketch.id for s in large.sketches]
     row = small.sketches[0].sample(1, np.random.default_rng(0))[0]
     workload = workload_of(module)
@@ -238,13 +239,14 @@ def test_a_cuda_space_needs_no_tensor_intrinsics() -> None:
         "import sys\n"
         "from tensorese.measure.demo import conv2d_module\n"
         "from tensorese.space.space import task_space\n"
-        "task_space(conv2d_module(), sys.argv[1])\n"
+        "from tensorese.targets import Target\n"
+        "task_space(conv2d_module(), Target.from_json(sys.argv[1]))\n"
         "stub = sys.modules['tvm.s_tir.tensor_intrin.cuda']\n"
         "assert stub.__tensorese_stub__\n"
     )
     source = str(Path(__file__).resolve().parents[2] / "src")
     done = subprocess.run(
-        [sys.executable, "-c", script, CUDA],
+        [sys.executable, "-c", script, CUDA.to_json()],
         env={"PYTHONPATH": source},
         capture_output=True,
         text=True,

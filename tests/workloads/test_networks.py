@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tensorese.targets import parse_target
+from tensorese.targets import Target
 from tensorese.workloads import load_network, tasks_of, zoo
 from workload_support import host, light_network, worst_error
 
@@ -64,7 +64,7 @@ def test_other_networks_agree_with_torch(name: str) -> None:
 @pytest.mark.parametrize("name", zoo.ZOO)
 @pytest.mark.parametrize("target", ["host", "cuda:a100"])
 def test_every_network_lists_its_tasks_at_the_published_shape(name: str, target: str) -> None:
-    tasks = tasks_of(load_network(f"zoo:{name}"), parse_target(target))
+    tasks = tasks_of(load_network(f"zoo:{name}"), Target.parse(target).to_json())
     assert tasks and all(task.weight >= 1 for task in tasks)
     assert len({task.workload.id for task in tasks}) == len(tasks)
 

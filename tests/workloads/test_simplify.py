@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tensorese.space.space import task_space
+from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
 from tensorese.workloads import prepare, tasks_of
 from tensorese.workloads.simplify import simplify
@@ -133,4 +134,4 @@ def test_a_causal_mask_is_a_constant() -> None:
     assert "where" not in operators(simplify(network.module))
     assert worst_error(network, host()) < 1e-5
     (task,) = tasks_of(network, host())
-    assert len(task_space(task.module, host()).sketches) == 3
+    assert len(task_space(task.module, Target.from_json(host())).sketches) == 3

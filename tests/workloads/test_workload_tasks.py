@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tensorese.identity import structure_of, workload_of
-from tensorese.targets import parse_target
+from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
 from tensorese.workloads import ModelError, Network, load_network, prepare, tasks_of
 from tensorese.workloads.tasks import _check_lowered
@@ -53,7 +53,7 @@ def test_flops_are_twice_the_published_multiply_adds() -> None:
 
 
 def test_weights_are_free_for_relayout_on_cpus_only(resnet: Network) -> None:
-    cuda = tasks_of(resnet, parse_target("cuda:a100"))
+    cuda = tasks_of(resnet, Target.parse("cuda:a100").to_json())
     cpu = tasks_of(resnet, host())
     attribute = "layout_free_buffers"
     assert not any(attribute in task.module["main"].attrs for task in cuda)
@@ -97,6 +97,6 @@ class _Sorts(torch.nn.Module):
 
 def test_a_sort_and_a_scan_are_tasks_with_nothing_to_decide() -> None:
     exported = torch.export.export(_Sorts().eval(), (torch.zeros(8, 64),))
-    found = {t.name: t for t in tasks_of(load_network(exported), parse_target("host"))}
+    found = {t.name: t for t in tasks_of(load_network(exported), Target.parse("host").to_json())}
     assert {"topk", "cumsum"} <= found.keys()
     assert "topk" in found["topk"].workload.operator

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from tensorese.targets import parse_target
+from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
 from tensorese.workloads import Network, load_network, prepare
 
 
 def host() -> str:
-    return parse_target("host")
+    return Target.parse("host").to_json()
 
 
 def export(model: nn.Module, *inputs: torch.Tensor, **options: Any) -> Any:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tensorese.collect.remote import OverRay, OverRpc
     from tensorese.collect.session import GivenProgram, Session
     from tensorese.collect.tasklist import ListedTask
+    from tensorese.targets import Target
 
 _PATH = click.Path(path_type=Path)
 
@@ -60,7 +61,7 @@ def collect(source: str, as_json: bool, **options: Any) -> None:
     builds and times. Name the target and the platform then: they are not this machine's.
     """
     from tensorese.cli.collect_view import summary_lines
-    from tensorese.targets import parse_target
+    from tensorese.targets import Target
 
     if options["listing"]:
         _write_list(source, options["listing"])
@@ -77,7 +78,7 @@ def collect(source: str, as_json: bool, **options: Any) -> None:
             "--only-programs measures what a store names, but none is given; add --programs STORE"
         )
     place = _place(options)
-    target = parse_target(options["target"])
+    target = Target.parse(options["target"])
     if place is None:
         _check_device(target)
     result = _collect(source, target, options, place)
@@ -125,7 +126,7 @@ def _over_ray(address: str) -> OverRay:
 
 
 def _collect(
-    source: str, target: str, options: dict[str, Any], place: OverRpc | OverRay | None
+    source: str, target: Target, options: dict[str, Any], place: OverRpc | OverRay | None
 ) -> dict[str, Any]:
     from tensorese.cli.collect_view import Lines, say
     from tensorese.collect import session as sessions
@@ -152,15 +153,14 @@ def _collect(
     return result
 
 
-def _session(target: str, options: dict[str, Any]) -> Session:
+def _session(target: Target, options: dict[str, Any]) -> Session:
     from tensorese.collect.collector import CollectConfig
     from tensorese.collect.farm import Layout, collecting_on
     from tensorese.collect.session import Session
-    from tensorese.targets import platform_of
 
     return Session(
         target=target,
-        platform=platform_of(target, options["name"]),
+        platform=target.platform(options["name"]),
         out=options["out"],
         layout=Layout(
             lanes=options["lanes"], stride=options["stride"], phases=not options["beside"]
@@ -203,11 +203,11 @@ def _differences(first: Path, second: Path, platform: str) -> dict[str, dict[str
     return {host: off.to_dict() for host, off in found.items()}
 
 
-def _tasks(source: str, target: str, split: str) -> list[ListedTask]:
+def _tasks(source: str, target: Target, split: str) -> list[ListedTask]:
     from tensorese.collect.tasklist import load_tasks
     from tensorese.collect.zoo_tasks import zoo_part
 
-    kind = str(json.loads(target)["kind"])
+    kind = target.kind
     if source.startswith("zoo:"):
         tasks = zoo_part(source.removeprefix("zoo:"), [target], _say)
     else:
@@ -223,11 +223,11 @@ def _write_list(source: str, path: Path) -> None:
     """For CPU and CUDA targets alike: neither the core count nor the card is in a workload."""
     from tensorese.collect.tasklist import write_tasks
     from tensorese.collect.zoo_tasks import class_counts, zoo_part
-    from tensorese.targets import parse_target
+    from tensorese.targets import Target
 
     if not source.startswith("zoo:"):
         raise click.UsageError(f"--list writes tasks of the zoo, but --tasks is {source!r}")
-    targets = [parse_target("host", cores=1), parse_target("cuda:h200")]
+    targets = [Target.parse("host", cores=1), Target.parse("cuda:h200")]
     tasks = zoo_part(source.removeprefix("zoo:"), targets, _say)
     write_tasks(path, tasks)
     for kind in sorted({task.kind for task in tasks}):
@@ -235,11 +235,11 @@ def _write_list(source: str, path: Path) -> None:
         click.echo(f"{kind}: {len(mine)} tasks, {class_counts(mine)}")
 
 
-def _check_device(target: str) -> None:
+def _check_device(target: Target) -> None:
     from tensorese.errors import TargetError
     from tensorese.tvm_env import import_tvm
 
-    kind = str(json.loads(target)["kind"])
+    kind = target.kind
     if kind != "llvm" and not import_tvm().device(kind, 0).exist:
         raise TargetError(
             f"collecting measures on this machine, but it has no {kind} device; "

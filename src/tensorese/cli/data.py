@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -19,7 +19,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print the result a
 
 @click.group()
 def data() -> None:
-    """Import, inspect, export, merge and verify records."""
+    """Import, inspect, export, merge, publish and verify records."""
 
 
 @data.command("import")
@@ -181,6 +181,45 @@ def merge(stores: tuple[Path, ...], out: Path, as_json: bool) -> None:
         click.echo(json.dumps({"added": sum(added), "measurements": total, "store": str(out)}))
         return
     click.echo(f"{sum(added):,} measurements added; {out} holds {total:,}")
+
+
+@data.command()
+@click.argument("stores", nargs=-1, required=True, type=_PATH)
+@click.option("--out", required=True, type=_PATH, help="Dataset to add to; made when missing.")
+@click.option("--title", default="", help="First line of the card; the folder's name if absent.")
+@click.option("--card", type=_PATH, default=None, help="File of the card; OUT/card.md if absent.")
+@click.option("--tasks", type=_PATH, default=None, help="Task list the programs are of.")
+@click.option("--again", multiple=True, type=_PATH, help="Store of second measurements: the noise.")
+@click.option("--remarks", type=click.File(), default=None, help="Markdown to put on the card.")
+@click.option("--licence", default="CC BY 4.0", show_default=True, help="Of the data.")
+@_json
+def publish(
+    stores: tuple[Path, ...],
+    out: Path,
+    title: str,
+    card: Path | None,
+    tasks: Path | None,
+    again: tuple[Path, ...],
+    remarks: TextIO | None,
+    licence: str,
+    as_json: bool,
+) -> None:
+    """Add stores to a small dataset and write its card: counts, statuses, timing, noise, licence.
+
+    Faults of the machinery, and what a replay derives anew, are left out.
+    """
+    from tensorese.collect.publish import CardText, publish_dataset
+
+    text = CardText(title=title, remarks=remarks.read().strip() if remarks else "", licence=licence)
+    result = publish_dataset(stores, out, text, card_path=card, tasks=tasks, again=again)
+    if as_json:
+        click.echo(json.dumps(result))
+        return
+    click.echo(
+        f"{result['added']:,} measurements added; {out} holds {result['measurements']:,} of "
+        f"{len(result['platforms'])} platforms in {result['bytes'] / 1e6:.1f} MB"
+    )
+    click.echo(f"card: {result['card']}")
 
 
 def _absorbed(merged: Store, source: Store, quiet: bool) -> int:

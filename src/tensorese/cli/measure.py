@@ -52,13 +52,13 @@ def measure(
     from tensorese.measure.rpc_config import FleetConfig
     from tensorese.measure.session import measure_new, stored_candidates
     from tensorese.records.store import Store
-    from tensorese.targets import parse_target, platform_of
+    from tensorese.targets import Target
 
     config = FarmConfig(
         verify=verify, lanes=lanes, build_timeout=build_timeout, run_timeout=run_timeout
     )
-    parsed = parse_target(target)
-    platform = platform_of(parsed, name)
+    parsed = Target.parse(target)
+    platform = parsed.platform(name)
     fleet = None
     if rpc_tracker or rpc_key:
         host, _, port = rpc_tracker.rpartition(":")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from tensorese.targets import Target
 
 _PATH = click.Path(path_type=Path)
 
@@ -38,15 +41,15 @@ def onboard(
     from tensorese.models.base import read_config
     from tensorese.models.catalog import Choice, user_models
     from tensorese.onboard import session
-    from tensorese.targets import parse_target, platform_of
+    from tensorese.targets import Target
 
     if minutes <= 0:
         raise click.UsageError(f"--minutes must be positive, but got {minutes:g}")
     if source and not source.startswith("zoo:") and not Path(source).exists():
         raise click.UsageError(f"--tasks is a list, store or zoo:NAME, but {source} does not exist")
     heads = None if start is None else read_config(start)["platforms"]
-    parsed = parse_target(target)
-    platform = platform_of(parsed, name)
+    parsed = Target.parse(target)
+    platform = parsed.platform(name)
     if start is None or heads is None:
         choice = _nearest(platform)
     else:
@@ -99,11 +102,11 @@ def _nearest(platform: Any) -> Any:
     return found
 
 
-def _tasks(source: str, target: str) -> list[Any]:
+def _tasks(source: str, target: Target) -> list[Any]:
     from tensorese.collect.tasklist import load_tasks
     from tensorese.models.catalog import SHIPPED
 
-    kind = str(json.loads(target)["kind"])
+    kind = target.kind
     if source.startswith("zoo:"):
         from tensorese.collect.zoo_tasks import zoo_part
 

@@ -26,16 +26,16 @@ def tasks(model: str, target: str, space: bool, no_winograd: bool, as_json: bool
     The space counts a task's programs over all sketches, before a GPU's limits; sketches in
     brackets are drawn by replay and not counted.
     """
-    from tensorese.targets import parse_target
+    from tensorese.targets import Target
 
-    parsed = parse_target(target)  # a wrong target is answered before a network is read
+    parsed = Target.parse(target)  # a wrong target is answered before a network is read
     from tensorese.workloads import load_network, tasks_of
 
     network = load_network(model)
-    found = tasks_of(network, parsed, winograd=not no_winograd)
+    found = tasks_of(network, parsed.to_json(), winograd=not no_winograd)
     rows = [_row(task, space) for task in found]
     if as_json:
-        click.echo(json.dumps({"network": network.name, "target": parsed, "tasks": rows}))
+        click.echo(json.dumps({"network": network.name, "target": parsed.to_json(), "tasks": rows}))
     else:
         _table(rows, network.name, space)
 
@@ -56,8 +56,9 @@ def _row(task: Task, space: bool) -> dict[str, Any]:
 def _space(task: Task) -> dict[str, Any]:
     from tensorese.space.counting import count
     from tensorese.space.space import task_space
+    from tensorese.targets import Target
 
-    sketches = task_space(task.module, task.target).sketches
+    sketches = task_space(task.module, Target.from_json(task.target)).sketches
     covered = [sketch for sketch in sketches if sketch.covered]
     return {
         "sketches": len(sketches),

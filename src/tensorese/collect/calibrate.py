@@ -15,7 +15,7 @@ from tensorese.collect.session import Session, collect
 from tensorese.collect.tasklist import ListedTask
 from tensorese.evaluation.noise import P90_LIMIT, Difference, difference, latencies
 from tensorese.records.store import Store
-from tensorese.targets import target_threads, usable_cores
+from tensorese.targets import usable_cores
 
 _PROGRAMS = 3  # of each task tried
 _MOST_SECS = 25.0  # for one layout
@@ -33,8 +33,8 @@ def calibrate(
     is itself unsteady, timing alone would cost much and gain nothing. Every layout measures the
     same programs, which are the first of each task's sequence.
     """
-    candidates = layouts_for(target_threads(session.target), len(usable_cores()))
-    if len(candidates) == 1 or '"llvm"' not in session.target:
+    candidates = layouts_for(session.target.threads, len(usable_cores()))
+    if len(candidates) == 1 or not session.target.is_cpu:
         return session
     chosen = _spread(tasks, n_tasks)
     with tempfile.TemporaryDirectory(prefix="tensorese-calibrate-") as folder:

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tensorese.collect.dataset import PlatformFacts, nearest_train, platform_facts, shared_programs
+from tensorese.collect.dataset import (
+    LICENCE,
+    TIMING,
+    PlatformFacts,
+    nearest_train,
+    platform_facts,
+    shared_programs,
+)
 from tensorese.collect.tasklist import ListedTask
 from tensorese.records.store import Store
 
@@ -21,36 +29,83 @@ times the best. Whatever becomes the best of its task is checked against numpy. 
 statuses, not times. Every sample, the drift of a reference kernel and the processes at work beside
 it are in the row."""
 
-SPLIT = """\
-Rows marked `test` are of the tasks of ResNet-50, MobileNet-V2 and ResNeXt-50 (1x3x224x224),
-BERT-base and BERT-tiny (1x128): random programs only. No workload of these networks is in the
-training part, whichever network it came from. Grouped convolutions of the training part are those
-of ResNeXt-50 at other image sizes; all other training tasks are of other networks."""
+_DRAWN = {"random", "mutation"}
+"""Origins that `METHOD` speaks of; other programs are counted by theirs."""
 
 
 def card(
     title: str,
     store: Store,
-    tasks: Sequence[ListedTask],
-    noise: Mapping[str, Mapping[str, Any]],
+    tasks: Sequence[ListedTask] = (),
+    noise: Mapping[str, Mapping[str, Any]] | None = None,
     remarks: str = "",
+    licence: str = LICENCE,
 ) -> str:
-    """Markdown; `noise` is `collect.noise.compare_stores` by platform."""
-    classes = {task.workload.id: task.operator for task in tasks}
+    """Markdown; `noise` is `evaluation.noise.compare_stores` by platform."""
+    classes = {id_: workload.operator for id_, workload in store.workloads().items()}
+    classes |= {task.workload.id: task.operator for task in tasks}
     platforms = sorted(store.platforms())
     facts = [platform_facts(store, name, classes) for name in platforms]
-    parts = [f"# {title}", METHOD, _table(facts)]
+    parts = [f"# {title}", *_method(facts), _table(facts)]
     if len(platforms) > 1:
         *fewer, everywhere = shared_programs(store, platforms)
-        told = ", ".join(f"{n:,} on {k} or more" for k, n in enumerate(fewer, 1))
-        parts.append(f"Valid on every platform of this store: {everywhere:,} programs ({told}).")
+        partly = ", ".join(f"{n:,} on {k} or more" for k, n in enumerate(fewer, 1))
+        parts.append(f"Valid on every platform of this store: {everywhere:,} programs ({partly}).")
+    parts.extend(["## Timing", _timing(facts)])
     parts.extend(["## Classes of the training part, valid programs", _classes(facts)])
-    parts.extend(["## Noise", _noise(noise)])
+    parts.extend(["## Noise", _noise(noise or {})])
     if remarks:
         parts.extend(["## Remarks", remarks])
-    parts.extend(["## Split", SPLIT, _neighbours(store, tasks)])
-    parts.append("## Licence\n\nCC BY 4.0; the code that made it is Apache-2.0.")
+    parts.extend(["## Split", *_split(store, tasks, facts)])
+    parts.append(f"## Licence\n\n{licence}; the code that made it is Apache-2.0.")
     return "\n\n".join(parts) + "\n"
+
+
+def _method(facts: Sequence[PlatformFacts]) -> list[str]:
+    """How the programs came about, as far as their origins tell."""
+    origins: Counter[str] = Counter()
+    for one in facts:
+        origins.update(one.by_origin)
+    others = {origin: n for origin, n in origins.most_common() if origin not in _DRAWN}
+    parts = [METHOD] if origins.keys() & _DRAWN else []
+    if others:
+        counted = ", ".join(f"{n:,} `{origin or 'unknown'}`" for origin, n in others.items())
+        parts.append(f"Programs of other origins: {counted}.")
+    return parts
+
+
+def _timing(facts: Sequence[PlatformFacts]) -> str:
+    lines = ["| platform | caches | threads | processes beside it |", "|---|---|---|---|"]
+    for one in facts:
+        cells = [_counted(one.timing.get(key, {})) for key in TIMING]
+        lines.append(f"| `{one.name}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n\nOf valid programs; how many where it is not all."
+
+
+def _counted(values: Mapping[str, int]) -> str:
+    """`hot`, or `hot (812), rotated (4)`: the four most frequent."""
+    if len(values) == 1:
+        return next(iter(values))
+    ranked = sorted(values.items(), key=lambda item: -item[1])
+    return ", ".join(f"{value} ({n:,})" for value, n in ranked[:4]) or "not recorded"
+
+
+def _split(store: Store, tasks: Sequence[ListedTask], facts: Sequence[PlatformFacts]) -> list[str]:
+    if not any(one.test_programs for one in facts):
+        return ["No row is marked `test`."]
+    rows = store.table(["workload_id", "split"]).to_pylist()
+    test = {row["workload_id"] for row in rows if row["split"] == "test"}
+    train = {row["workload_id"] for row in rows if row["split"] != "test"}
+    shared = f"{len(test & train)} of them are" if test & train else "None of them is"
+    parts = [
+        f"Rows marked `test` are of {len(test)} workloads, for judging only. {shared} in the "
+        "training part, whichever network it came from."
+    ]
+    if tasks:
+        named = sorted({n for t in tasks if t.workload.id in test for n, _ in t.networks})
+        parts.append(f"Their networks: {', '.join(named)}.")
+        parts.append(_neighbours(store, tasks))
+    return parts
 
 
 def _table(facts: Sequence[PlatformFacts]) -> str:

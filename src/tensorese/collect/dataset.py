@@ -17,6 +17,10 @@ from tensorese.collect.tasklist import ListedTask
 from tensorese.records.nouns import Measurement, Status, Workload
 from tensorese.records.store import Store
 
+LICENCE = "CC BY 4.0"
+TIMING = ("cache", "threads", "co_runners")
+"""Settings of `Measurement.timing` that a card counts."""
+
 
 def publish(sources: Sequence[Path], out: Path) -> int:
     """Adds the stores' measurements to `out`; returns how many were new.
@@ -77,6 +81,8 @@ class PlatformFacts:
     """Median number of timed samples, disturbed ones counted."""
     verified: int
     toolchain: str
+    timing: Mapping[str, Mapping[str, int]]
+    """How often each value of the settings in `TIMING` was used, of valid programs."""
 
 
 def platform_facts(store: Store, platform: str, classes: Mapping[str, str]) -> PlatformFacts:
@@ -101,7 +107,18 @@ def platform_facts(store: Store, platform: str, classes: Mapping[str, str]) -> P
         repeats=statistics.median([_timed(row) for row in valid] or [0]),
         verified=sum(row["verification"] != "{}" for row in rows),
         toolchain=rows[0]["toolchain"] if rows else "{}",
+        timing=_timing(valid),
     )
+
+
+def _timing(rows: Iterable[Mapping[str, Any]]) -> dict[str, Counter[str]]:
+    counts: dict[str, Counter[str]] = {key: Counter() for key in TIMING}
+    for row in rows:
+        settings = json.loads(row["timing"])
+        for key, counter in counts.items():
+            if key in settings:
+                counter[str(settings[key])] += 1
+    return counts
 
 
 def _timed(row: Mapping[str, Any]) -> int:

@@ -15,7 +15,7 @@ from tensorese.measure.director import Director
 from tensorese.measure.farm import Farm
 from tensorese.measure.timing import TimingConfig
 from tensorese.records.nouns import Platform
-from tensorese.targets import target_threads, usable_cores
+from tensorese.targets import Target, usable_cores
 
 # Two or three samples place a program in its task; only those near the best are worth more.
 COLLECTING = FarmConfig(
@@ -42,11 +42,11 @@ _WIDE = replace(
 _NVRTC_SECS = 20.0
 
 
-def collecting_on(target: str, *, verify: str = "best") -> FarmConfig:
+def collecting_on(target: Target, *, verify: str = "best") -> FarmConfig:
     """The same for a kind of target: NVIDIA's compiler takes its time, wide programs the host."""
-    if '"cuda"' in target:
+    if target.kind == "cuda":
         return replace(COLLECTING, verify=verify, build_timeout=_NVRTC_SECS)
-    wide = target_threads(target) >= _WIDE_THREADS
+    wide = target.threads >= _WIDE_THREADS
     return replace(_WIDE if wide else COLLECTING, verify=verify)
 
 
@@ -87,10 +87,10 @@ def layouts_for(threads: int, cores: int) -> list[Layout]:
     return [*found, ISOLATED]
 
 
-def arrange(target: str, config: FarmConfig, layout: Layout, cores: Sequence[int]) -> CorePlan:
+def arrange(target: Target, config: FarmConfig, layout: Layout, cores: Sequence[int]) -> CorePlan:
     """The cores of every lane, and the builders'."""
-    threads = target_threads(target)
-    if '"llvm"' not in target or (layout == ISOLATED and threads >= len(cores)):
+    threads = target.threads
+    if not target.is_cpu or (layout == ISOLATED and threads >= len(cores)):
         return plan_cores(target, config, cores)
     width = max(threads, layout.stride)
     if width * layout.lanes > len(cores):
@@ -113,7 +113,7 @@ class CollectFarm(Farm):
 
     def __init__(
         self,
-        target: str,
+        target: Target,
         config: FarmConfig,
         *,
         platform: Platform,

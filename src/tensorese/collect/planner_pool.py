@@ -21,6 +21,7 @@ from tensorese.collect.tasklist import ListedTask, write_tasks
 from tensorese.errors import MeasureError
 from tensorese.records.nouns import Program, Sketch
 from tensorese.records.rows import row_sketch
+from tensorese.targets import Target
 
 _MOST_DEATHS = 4
 
@@ -70,7 +71,7 @@ class PlannerPool(Planners):
     def __init__(
         self,
         tasks: Sequence[ListedTask],
-        target: str,
+        target: Target,
         *,
         seed: int,
         processes: int,
@@ -132,7 +133,12 @@ class PlannerPool(Planners):
         self._folder.cleanup()
 
     def _start(self, index: int) -> subprocess.Popen[str]:
-        arguments = [str(self._list), self._target, str(self._seed), json.dumps(self._cores)]
+        arguments = [
+            str(self._list),
+            self._target.to_json(),
+            str(self._seed),
+            json.dumps(self._cores),
+        ]
         process = subprocess.Popen(
             [sys.executable, "-m", "tensorese.collect.planner_process", *arguments],
             stdin=subprocess.PIPE,

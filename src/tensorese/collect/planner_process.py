@@ -19,13 +19,14 @@ from tensorese.collect.stream import Pick, Stream
 from tensorese.collect.tasklist import ListedTask, read_tasks
 from tensorese.records.rows import sketch_row
 from tensorese.space.space import task_space
+from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
 
 _PR_SET_PDEATHSIG = 1
 
 
 class Planner:
-    def __init__(self, tasks: list[ListedTask], target: str, seed: int) -> None:
+    def __init__(self, tasks: list[ListedTask], target: Target, seed: int) -> None:
         self.tasks = tasks
         self.target = target
         self.seed = seed
@@ -76,7 +77,7 @@ def main(argv: list[str]) -> None:
     os.sched_setaffinity(0, json.loads(argv[3]))
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever TVM prints must not end up among the answers
-    planner = Planner(read_tasks(Path(argv[0])), argv[1], int(argv[2]))
+    planner = Planner(read_tasks(Path(argv[0])), Target.from_json(argv[1]), int(argv[2]))
     for line in sys.stdin:
         request = json.loads(line)
         try:

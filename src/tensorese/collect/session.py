@@ -16,7 +16,7 @@ from tensorese.errors import MeasureError
 from tensorese.measure.config import CorePlan, FarmConfig
 from tensorese.records.nouns import Platform, Status
 from tensorese.records.store import Store
-from tensorese.targets import usable_cores
+from tensorese.targets import Target, usable_cores
 
 OnResult: TypeAlias = Callable[[Tally], None]
 GROUP = 16
@@ -38,7 +38,7 @@ class GivenProgram:
 class Session:
     """Where and how a run measures."""
 
-    target: str
+    target: Target
     platform: Platform
     out: Path
     layout: Layout = ISOLATED

@@ -5,13 +5,13 @@ No workload of a test network is in the training part, whichever network it was 
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tensorese.collect.tasklist import ListedTask, TaskListError, merge_tasks
+from tensorese.targets import Target
 from tensorese.workloads.zoo import parse
 
 TEST_NETWORKS = (
@@ -102,7 +102,7 @@ class Selection:
     """Tasks of each light class."""
 
 
-def extract(spec: str, targets: Sequence[str], split: str = "") -> list[ListedTask]:
+def extract(spec: str, targets: Sequence[Target], split: str = "") -> list[ListedTask]:
     """The tasks of `NAME[@shape]` of the zoo on each of the targets."""
     from tensorese.workloads import load_network, tasks_of
 
@@ -111,7 +111,7 @@ def extract(spec: str, targets: Sequence[str], split: str = "") -> list[ListedTa
     return [
         ListedTask(
             workload=task.workload,
-            kind=str(json.loads(target)["kind"]),
+            kind=target.kind,
             operator=task.operator,
             name=task.name,
             flops=task.flops,
@@ -119,13 +119,13 @@ def extract(spec: str, targets: Sequence[str], split: str = "") -> list[ListedTa
             split=split,
         )
         for target in targets
-        for task in tasks_of(network, target)
+        for task in tasks_of(network, target.to_json())
         if only is None or task.operator in only
     ]
 
 
 def zoo_part(
-    name: str, targets: Sequence[str], on_network: Callable[[str], None] = lambda spec: None
+    name: str, targets: Sequence[Target], on_network: Callable[[str], None] = lambda spec: None
 ) -> list[ListedTask]:
     """`train`, `test`, or one network of the zoo, extracted here; minutes for a whole part."""
     if name not in ("train", "test"):

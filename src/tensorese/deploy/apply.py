@@ -20,6 +20,7 @@ from tensorese.deploy.plain import plain_schedule
 from tensorese.identity import structure_of, workload_of
 from tensorese.records.nouns import Workload, canonical_json
 from tensorese.records.run_folder import BestProgram
+from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
 
 LAYOUT_COPY = "meta_schedule.layout_rewrite_preproc"
@@ -60,7 +61,7 @@ def scheduled_module(best: BestProgram, workload: Any, target: str, *, prepack: 
     jobs = importlib.import_module("tensorese.measure.jobs")
     worker = importlib.import_module("tensorese.measure.build_worker")
     whole = best.sketch.body if best.sketch.dialect == "module" else ""
-    trace = "" if whole else jobs.trace_of(best.program(workload), target)
+    trace = "" if whole else jobs.trace_of(best.program(workload), Target.from_json(target))
     if trace and not prepack:
         trace = without_layouts(trace)
     job = {

@@ -25,7 +25,7 @@ from tensorese.deploy.library import Argument, Signature
 from tensorese.deploy.systems import available, is_onnx
 from tensorese.deploy.verdict import compare, difference, tolerance
 from tensorese.records.run_folder import CERTIFICATE, DATABASE, write_object
-from tensorese.targets import target_threads
+from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm, toolchain_of
 from tensorese.workloads import load_network, prepare
 from tensorese.workloads.winograd_kernels import is_transform
@@ -146,7 +146,7 @@ def prepare_run(run: Run, on_step: Step, *, prepack: bool = True) -> Built:
 def make_arena(built: Built, scratch: Path, libraries: Mapping[str, Path]) -> Arena:
     """Our libraries and whatever else can run the model here, loaded and ready."""
     run = built.run
-    arena = Arena(scratch, built.network.example(SEED), target_threads(run.target))
+    arena = Arena(scratch, built.network.example(SEED), Target.from_json(run.target).threads)
     signature = built.signature.to_dict()
     try:
         for name, path in libraries.items():

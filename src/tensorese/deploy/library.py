@@ -18,7 +18,7 @@ from tensorese.deploy.errors import DeployError
 from tensorese.deploy.threads import Pool
 from tensorese.errors import did_you_mean
 from tensorese.records.run_folder import CERTIFICATE, LIBRARY, read_object
-from tensorese.targets import target_threads
+from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
 
 ALIGNMENT = 64  # what TVM's generated code assumes of every pointer it is given
@@ -101,7 +101,7 @@ class Library:
         self.path = path
         self.signature = signature
         kind = str(json.loads(signature.target)["kind"])
-        self.pool = Pool(target_threads(signature.target), pin=pin and kind == "llvm")
+        self.pool = Pool(Target.from_json(signature.target).threads, pin=pin and kind == "llvm")
         tvm = import_tvm(kind)
         self.device = tvm.device("cpu" if kind == "llvm" else kind, 0)
         if not self.device.exist:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tensorese.integrations.programs import target_json
+from tensorese.integrations.programs import target_of
 from tensorese.measure.base import Ticket
 from tensorese.measure.candidates import from_module
 from tensorese.measure.config import FarmConfig
@@ -50,7 +50,7 @@ def farm_pair(target: Any, config: FarmConfig | None = None) -> Iterator[tuple[A
     settings = config or FarmConfig(verify="none")
     with (
         tempfile.TemporaryDirectory(prefix="tensorese-") as folder,
-        Farm(target_json(target), settings) as farm,
+        Farm(target_of(target), settings) as farm,
     ):
         yield _builder(Path(folder)), _runner(farm)
 

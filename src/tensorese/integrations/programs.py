@@ -14,16 +14,15 @@ from tensorese.records.nouns import (
     Sketch,
     Status,
     Workload,
-    canonical_json,
 )
-from tensorese.targets import platform_of
+from tensorese.targets import Target
 
 
-def target_json(target: Any) -> str:
-    """A TVM target as `tensorese.targets` writes it."""
+def target_of(target: Any) -> Target:
+    """A TVM target as ours."""
     spec = {str(key): _value(value) for key, value in target.export().items()}
     kept = {key: value for key, value in spec.items() if key not in ("tag", "keys")}
-    return canonical_json(kept)
+    return Target.from_dict(kept)
 
 
 def _value(value: Any) -> Any:
@@ -32,7 +31,7 @@ def _value(value: Any) -> Any:
 
 def platform_named(name: str, target: Any) -> Platform:
     """The platform of a context; `name` is a model's head, or empty for the target's own name."""
-    return platform_of(target_json(target), name)
+    return target_of(target).platform(name)
 
 
 def program_of(trace: Any, workload: Workload) -> Program:

@@ -10,7 +10,7 @@ from tensorese.integrations.programs import (
     measurement_of,
     platform_named,
     program_of,
-    target_json,
+    target_of,
 )
 from tensorese.search.contracts import Proposer, TaskState
 from tensorese.space.materialise import materialise
@@ -40,7 +40,7 @@ class TaskSearch:
         self.threads = int(context.num_threads)
 
     def start(self, trials: int, batch: int, database: Any) -> None:
-        space = task_space(self.module, target_json(self.target))
+        space = task_space(self.module, target_of(self.target))
         platform = platform_named(self.platform, self.target)
         self.state = TaskState(workload_of(self.module), space, platform)
         self.left, self.batch = trials, batch

@@ -23,6 +23,7 @@ from tensorese.identity import plain
 from tensorese.language.metaschedule import cut_tail
 from tensorese.measure import nvrtc
 from tensorese.measure.wire import Message, receive, send
+from tensorese.targets import Target
 
 MAX_ERROR = 2000  # characters of an error text worth keeping
 
@@ -99,7 +100,7 @@ def load_scheduled(job: Message) -> tuple[Any, str]:
         return workload, ""
     schedule = tvm.s_tir.Schedule(workload)
     tvm.s_tir.schedule.Trace.apply_json_to_schedule(json.loads(job["trace"]), schedule)
-    tail = postprocess(schedule, job["target"]) if job.get("postprocess") else ""
+    tail = postprocess(schedule, Target.from_json(job["target"])) if job.get("postprocess") else ""
     return schedule.mod, tail
 
 
@@ -109,7 +110,7 @@ def read_workload(text: str) -> Any:
     return tvm.ir.load_json(text)
 
 
-def postprocess(schedule: Any, target: str) -> str:
+def postprocess(schedule: Any, target: Target) -> str:
     """What stock MetaSchedule does to a schedule before it is built for the target."""
     from tensorese.space.replay import stock_postprocessors  # numpy and all: only when needed
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tensorese.errors import MeasureError
 from tensorese.measure.timing import TimingConfig
-from tensorese.targets import target_threads
+from tensorese.targets import Target
 
 VERIFY_POLICIES = ("best", "all", "none")
 
@@ -75,10 +74,9 @@ class CorePlan:
     threads: int
 
 
-def plan_cores(target: str, config: FarmConfig, cores: Sequence[int]) -> CorePlan:
-    kind = json.loads(target)["kind"]
-    threads = target_threads(target)
-    if kind != "llvm":
+def plan_cores(target: Target, config: FarmConfig, cores: Sequence[int]) -> CorePlan:
+    threads = target.threads
+    if not target.is_cpu:
         # One core feeds the device; with a single core the builders share it.
         others = tuple(cores[1:]) or tuple(cores)
         return CorePlan(lanes=((cores[0],),), builders=others, exclusive=False, threads=1)

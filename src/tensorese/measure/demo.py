@@ -17,7 +17,7 @@ from tensorese.measure.timing import TimingConfig
 from tensorese.records.nouns import Measurement, Status
 from tensorese.records.store import Store
 from tensorese.space.sampling import random_schedules
-from tensorese.targets import parse_target, platform_of
+from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
 
 SIZE, CHANNELS = 56, 64
@@ -50,8 +50,8 @@ def conv2d_demo(
 ) -> dict[str, Any]:
     """Measures what `out` lacks, then answers from the store alone."""
     started = time.monotonic()
-    target = parse_target("host")
-    platform = platform_of(target)
+    target = Target.parse("host")
+    platform = target.platform()
     module = conv2d_module()
     workload = workload_of(module)
     naive = from_module(module, workload, origin="naive")

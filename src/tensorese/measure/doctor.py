@@ -138,7 +138,7 @@ def _canary() -> Check:
     from tensorese.measure.candidates import from_module
     from tensorese.measure.config import FarmConfig
     from tensorese.measure.farm import Farm
-    from tensorese.targets import parse_target
+    from tensorese.targets import Target
 
     tvm = import_tvm()
     a, b = (tvm.te.placeholder((128, 128), name=name) for name in "ab")
@@ -146,7 +146,7 @@ def _canary() -> Check:
     c = tvm.te.compute((128, 128), lambda i, j: tvm.te.sum(a[i, k] * b[k, j], axis=k), name="c")
     module = tvm.IRModule({"main": tvm.te.create_prim_func([a, b, c])})
     try:
-        with Farm(parse_target("host"), FarmConfig(verify="all", build_workers=1)) as farm:
+        with Farm(Target.parse("host"), FarmConfig(verify="all", build_workers=1)) as farm:
             (result,) = farm.measure([from_module(module)])
     except TensoreseError as error:
         return Check(name="canary", ok=False, value=str(error), fix="see the checks above")

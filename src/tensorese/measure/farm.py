@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
 import threading
 from collections import deque
@@ -21,7 +20,7 @@ from tensorese.measure.config import CorePlan, FarmConfig, plan_cores
 from tensorese.measure.director import Director
 from tensorese.measure.jobs import Job
 from tensorese.records.nouns import Platform
-from tensorese.targets import platform_of, usable_cores
+from tensorese.targets import Target, usable_cores
 
 
 class Farm(Measurer):
@@ -29,7 +28,7 @@ class Farm(Measurer):
 
     def __init__(
         self,
-        target: str,
+        target: Target,
         config: FarmConfig | None = None,
         *,
         platform: Platform | None = None,
@@ -37,9 +36,9 @@ class Farm(Measurer):
     ) -> None:
         self.target = target
         self.config = config or FarmConfig()
-        self.platform = platform or platform_of(target)
+        self.platform = platform or target.platform()
         self.journal = journal
-        self.kind = str(json.loads(target)["kind"])
+        self.kind = target.kind
         self.plan = self._plan_cores()
         self.best: dict[str, float] = {}
         """Best latency known per workload; hopeless candidates are cut short against it."""

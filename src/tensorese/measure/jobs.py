@@ -14,6 +14,7 @@ from tensorese.measure.base import Candidate, Ticket
 from tensorese.measure.config import FarmConfig
 from tensorese.measure.wire import Message
 from tensorese.records.nouns import Measurement, Platform, Program, Status, canonical_json
+from tensorese.targets import Target
 
 EMPTY_TRACE = "[[],[]]"
 
@@ -51,7 +52,7 @@ class Job:
         tail = self.build.get("tail", "")
         return replace(self.candidate.program, tail=tail) if tail else self.candidate.program
 
-    def source(self, target: str) -> Message:
+    def source(self, target: Target) -> Message:
         """What a worker needs to have the scheduled module: itself, or workload and trace.
 
         A canonical trace gets the target's numbers; its stored tail may be another platform's,
@@ -62,17 +63,17 @@ class Job:
         derive = not module and "tail" not in self.build and _is_open(self.candidate.program)
         program = replace(self.program, tail="") if derive else self.program
         return {
-            "target": target,
+            "target": target.to_json(),
             "module": module,
             "workload": program.workload.module,
             "trace": "" if module else trace_of(program, target),
             "postprocess": derive,
         }
 
-    def build_message(self, target: str) -> Message:
+    def build_message(self, target: Target) -> Message:
         return {"job": self.id, "artifact": self.artifact, **self.source(target)}
 
-    def run_message(self, config: FarmConfig, best: float, target: str) -> Message:
+    def run_message(self, config: FarmConfig, best: float, target: Target) -> Message:
         return {
             "job": self.id,
             "artifact": self.artifact,
@@ -87,12 +88,12 @@ class Job:
         }
 
 
-def trace_of(program: Program, target: str) -> str:
+def trace_of(program: Program, target: Target) -> str:
     """The program's trace as TVM's JSON, complete for the target; empty for none."""
     sketch = program.sketch
     if sketch.dialect != "metaschedule" or sketch.body == EMPTY_TRACE:
         return ""
-    body = complete(sketch.body, target)
+    body = complete(sketch.body, target.to_json())
     return canonical_json(join_trace(body, sketch.slots, program.decisions, program.tail))
 
 

@@ -30,7 +30,7 @@ from tensorese.measure.jobs import Job
 from tensorese.measure.rpc_config import FleetConfig
 from tensorese.measure.wire import Message
 from tensorese.records.nouns import Measurement, Platform, Status
-from tensorese.targets import target_threads, usable_cores
+from tensorese.targets import Target, usable_cores
 
 _HANGS_TO_BELIEVE = 2  # the first may have been the network's
 
@@ -44,7 +44,7 @@ class RpcMeasurer(Farm):
 
     def __init__(
         self,
-        target: str,
+        target: Target,
         fleet: FleetConfig | None = None,
         config: FarmConfig | None = None,
         *,
@@ -59,7 +59,7 @@ class RpcMeasurer(Farm):
 
     def _plan_cores(self) -> CorePlan:
         cores = tuple(usable_cores())
-        threads = target_threads(self.target)
+        threads = self.target.threads
         return CorePlan(lanes=(), builders=cores, exclusive=False, threads=threads)
 
     @property
@@ -106,7 +106,7 @@ class _RpcDirector(Director):
         return {
             **super()._settings(role, lane),
             "fleet": dataclasses.asdict(self.fleet),
-            "target": self.farm.target,
+            "target": self.farm.target.to_json(),
             "device_threads": self.plan.threads,
         }
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tensorese.measure.config import FarmConfig
 from tensorese.measure.wire import Message
+from tensorese.targets import Target
 
 _CALM = 1.06  # of its lowest time: samples of a calm machine lie closer together
 _FRESH_SECS = 0.15  # what it says holds for so long
@@ -24,13 +25,13 @@ _REMEMBERED_SECS = 3600.0
 class Sentinel:
     """`drift` is the latest time over the first one; it goes into every measurement."""
 
-    def __init__(self, config: FarmConfig, target: str, cores: object = "") -> None:
+    def __init__(self, config: FarmConfig, target: Target, cores: object = "") -> None:
         self.target = target
         self.every = config.sentinel_secs
         self.drift = 1.0
         self.first = 0.0
         self.latest = 0.0
-        self.floor = Floor(f"{target} {cores}")
+        self.floor = Floor(f"{target.to_json()} {cores}")
         self.last_at = 0.0
         self.ran_last = False  # a candidate comes between two sentinels, however often it is due
         self.forget()
@@ -71,7 +72,7 @@ class Sentinel:
         return {
             "job": -1,
             "sentinel": True,
-            "target": self.target,
+            "target": self.target.to_json(),
             "artifact": self.artifact,
             "module": "",
             "workload": "",

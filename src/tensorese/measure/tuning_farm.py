@@ -23,6 +23,7 @@ from tensorese.measure.farm import Farm
 from tensorese.measure.jobs import Job
 from tensorese.measure.timing import TimingConfig
 from tensorese.measure.wire import Message
+from tensorese.targets import Target
 
 STRICT = TimingConfig(  # of finalists
     min_samples=10,
@@ -49,7 +50,7 @@ _PATIENCE = ((8, 8.0, 2.0), (3, 16.0, 6.0))
 class TuningFarm(Farm):
     """A `Farm` that can be held."""
 
-    def __init__(self, target: str, config: FarmConfig = TUNING, **kwargs: Any) -> None:
+    def __init__(self, target: Target, config: FarmConfig = TUNING, **kwargs: Any) -> None:
         self.held = False
         self.calm = threading.Event()
         """Set while no program is timed."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from tensorese.onboard.adapt import Adapted, OnboardError
 from tensorese.onboard.probes import choose_probes, spread_tasks
 from tensorese.records.nouns import Platform, program_id
 from tensorese.records.store import Store
+from tensorese.targets import Target
 
 STORE = "store"
 SAMPLED = 192
@@ -37,7 +37,7 @@ Watch = Callable[[Tally], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Onboarding:
-    target: str
+    target: Target
     platform: Platform
     minutes: float
     out: Path
@@ -80,7 +80,7 @@ def _task_probes(
     from tensorese.space.space import task_space
     from tensorese.tvm_env import import_tvm
 
-    kind = str(json.loads(job.target)["kind"])
+    kind = job.target.kind
     module = import_tvm(kind).ir.load_json(task.workload.module)
     try:
         space = task_space(module, job.target)
@@ -162,7 +162,7 @@ def learn(job: Onboarding, *, quick: bool = False) -> Adapted:
             "held-out top1 before": gain.before[1],
             "held-out top1 after": gain.after[1],
         },
-        targets={job.platform.name: job.target},
+        targets={job.platform.name: job.target.to_json()},
     )
     save_model(job.out, adapted.model, card, half=True)
     return adapted

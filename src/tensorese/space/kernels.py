@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from typing import Any
@@ -38,7 +37,7 @@ def find_limits(probe: Probe, space: DecisionSpace) -> DecisionSpace:
     nest = read_nest(space.sketch, space.slots, space.constants)
     if isinstance(nest, str):
         return replace(space, reason=nest)
-    target = json.loads(probe.referee.target)
+    target = probe.referee.target.to_dict()
     most = min(nest.high, int(target["max_threads_per_block"]))
     threads = Product(columns=nest.threads, low=nest.low, high=most)
     shared = SharedMemory(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 from tensorese.space.placed_replay import Placing, find_placing
 from tensorese.space.tiles import SpaceError
+from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
 
 # What TVM raises for a row it cannot schedule (its own errors are RuntimeErrors).
@@ -30,34 +30,36 @@ class Replayed:
     """Every postprocessor agreed."""
 
 
-def tune_context(module: Any, target: str) -> Any:
+def tune_context(module: Any, target: Target) -> Any:
     """Stock MetaSchedule's rules for a module and target.
 
     For CUDA these are the plain `cuda` rules, which need none of the tensor intrinsics that take
     20 s to import; the tensor-core family is a space of its own.
     """
-    spec = json.loads(target)
     # Plain rules tensorize with nothing but x86's intrinsics, which cost little.
     tvm = import_tvm("llvm")
     ms = tvm.s_tir.meta_schedule
     generator = "post-order-apply"
-    if spec["kind"] == "cuda":
+    if target.kind == "cuda":
         generator = ms.space_generator.PostOrderApply(
             sch_rules="cuda", postprocs="cuda", mutator_probs="cuda"
         )
     return ms.TuneContext(
-        mod=module, target=tvm.target.Target(spec), space_generator=generator, num_threads=1
+        mod=module,
+        target=tvm.target.Target(target.to_dict()),
+        space_generator=generator,
+        num_threads=1,
     )
 
 
-def stock_postprocessors(module: Any, target: str) -> list[Any]:
+def stock_postprocessors(module: Any, target: Target) -> list[Any]:
     return list(tune_context(module, target).space_generator.postprocs)
 
 
 class Referee:
     """A task's module and target, and stock MetaSchedule's rules for them."""
 
-    def __init__(self, module: Any, target: str) -> None:
+    def __init__(self, module: Any, target: Target) -> None:
         self.tvm = import_tvm("llvm")
         self.module = module
         self.target = target

@@ -6,17 +6,17 @@ for sampling on integers alone.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 from tensorese.space.replay import SCHEDULE_ERRORS
+from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
 
 _MAX_TRIES = 50  # per wanted program, before the space is called exhausted
 
 
-def random_schedules(module: Any, target: str, n: int, seed: int = 0) -> list[Any]:
+def random_schedules(module: Any, target: Target, n: int, seed: int = 0) -> list[Any]:
     """Up to `n` distinct schedules that pass every postprocessor, sketches taken in turn."""
     found: list[Any] = []
     seen: set[str] = set()
@@ -30,13 +30,12 @@ def random_schedules(module: Any, target: str, n: int, seed: int = 0) -> list[An
     return found
 
 
-def _draws(module: Any, target: str, tries: int, seed: int) -> Iterator[Any]:
-    spec = json.loads(target)
-    tvm = import_tvm(spec["kind"])
+def _draws(module: Any, target: Target, tries: int, seed: int) -> Iterator[Any]:
+    tvm = import_tvm(target.kind)
     ms = tvm.s_tir.meta_schedule
     context = ms.TuneContext(
         mod=module,
-        target=tvm.target.Target(spec),
+        target=tvm.target.Target(target.to_dict()),
         space_generator="post-order-apply",
         num_threads=1,
     )

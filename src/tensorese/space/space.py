@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,6 +22,7 @@ from tensorese.space.probing import Probe
 from tensorese.space.replay import SCHEDULE_ERRORS, Referee, Replayed, decisions_of
 from tensorese.space.slots import typed_slots
 from tensorese.space.tiles import Ints, SpaceError
+from tensorese.targets import Target
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,8 +132,8 @@ def _columns_left(trace: Any, short: Any) -> list[int]:
     return columns
 
 
-def task_space(module: Any, target: str, *, seed: int = 0) -> TaskSpace:
-    """Builds the space of `module["main"]` for a target as `tensorese.targets` writes it.
+def task_space(module: Any, target: Target, *, seed: int = 0) -> TaskSpace:
+    """Builds the space of `module["main"]` for a target.
 
     A CUDA space needs no GPU. Sketches the integers do not decide say why in `reason`.
     """
@@ -146,7 +146,7 @@ def task_space(module: Any, target: str, *, seed: int = 0) -> TaskSpace:
         if space.covered:
             space = find_locators(probe, space, rng, checked)
         if space.covered:
-            find = find_limits if json.loads(target)["kind"] == "cuda" else find_placements
+            find = find_limits if target.kind == "cuda" else find_placements
             space = find(probe, space)
         spaces.append(space)
         probes.append(probe)

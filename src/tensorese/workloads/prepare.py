@@ -27,7 +27,7 @@ _LAYOUTS = {
 def prepare(module: Any, target: str, *, prepack: bool = True, winograd: bool = False) -> Any:
     """Fused, folded and re-laid-out: Relax calls to the TIR functions that are tuned.
 
-    `target` is canonical JSON (`tensorese.targets.parse_target`). On a CPU, constant weights
+    `target` is canonical JSON (`tensorese.targets.Target.to_json`). On a CPU, constant weights
     are marked free for re-layout: `RewriteLayout` may then choose their order with the schedule,
     and deploy packs them once, at compile time. Without `prepack` they keep the network's order.
     With `winograd`, 3x3 convolutions on a CPU go by that algorithm where it pays.

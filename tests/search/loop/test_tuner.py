@@ -22,6 +22,7 @@ from tensorese.search.loop.events import BatchDone, Callback, Ended, NewBest
 from tensorese.search.loop.first_batch import open_records
 from tensorese.search.loop.tune_tasks import Run, select, tune_tasks
 from tensorese.search.proposers.by_name import PROPOSERS
+from tensorese.targets import Target
 from tensorese.workloads.tasks import Task
 from tuning_support import PLATFORM, TARGET, Guess, Ignorant, MadeUpMeasurer, matmul_task
 
@@ -174,7 +175,7 @@ def test_a_task_without_a_space_is_said_and_the_rest_is_tuned(
 
     real = tuning_task.task_space
 
-    def refuse(module: Any, target: str, seed: int = 0) -> Any:
+    def refuse(module: Any, target: Target, seed: int = 0) -> Any:
         if module is tasks[0].module:
             raise RuntimeError("TVM does not know\nthis block")
         return real(module, target, seed=seed)

@@ -14,7 +14,7 @@ from tensorese.search.proposers.random import RandomSearch
 from tensorese.search.rankers.online import OnlineRanker
 from tensorese.space.materialise import materialise
 from tensorese.space.space import task_space
-from tensorese.targets import parse_target, platform_of
+from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
 
 pytestmark = pytest.mark.tvm
@@ -25,11 +25,11 @@ def test_an_uncovered_sketch_is_drawn_by_replay(caplog: pytest.LogCaptureFixture
     from tvm.s_tir.meta_schedule.testing import te_workload
 
     module = tvm.IRModule({"main": tvm.te.create_prim_func(te_workload.matmul(32, 32, 32))})
-    target = parse_target("host")
+    target = Target.parse("host")
     space = task_space(module, target)
     first = replace(space.sketches[0], slots=(), locators={}, limits=(), reason="for the test")
     space = replace(space, sketches=(first, *space.sketches[1:]))
-    state = TaskState(workload_of(module), space, platform_of(target))
+    state = TaskState(workload_of(module), space, target.platform())
     config = EvolutionConfig(population=64)
     with caplog.at_level(logging.WARNING):
         for proposer in (RandomSearch(0), Evolution(OnlineRanker(), config, 1)):

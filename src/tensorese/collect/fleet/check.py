@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from typing import Any
 
 from tensorese import __version__
-from tensorese.targets import host_cpu, target_threads
+from tensorese.targets import Target, host_cpu
 from tensorese.tvm_env import import_tvm
 
 
@@ -29,19 +28,17 @@ def facts_here(kind: str, cores: int = 0) -> dict[str, Any]:
     }
 
 
-def mismatch(target: str, facts: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+def mismatch(target: Target, facts: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     """Why a node must not measure for the target; empty when it may. `here` is the driver."""
-    spec = json.loads(target)
     for name in ("tensorese", "tvm"):
         if facts[name] != here[name]:
             return f"it has {name} {facts[name]}, the driver {here[name]}"
-    if spec["kind"] == "llvm":
-        wanted = spec.get("mcpu", "")
-        if wanted and facts["mcpu"] != wanted:
-            return f"its CPU is {facts['mcpu']}, the target's is {wanted}"
-        if facts["cores"] < target_threads(target):
-            return f"it lends {facts['cores']} cores, the target has {target_threads(target)}"
+    if target.is_cpu:
+        if target.mcpu and facts["mcpu"] != target.mcpu:
+            return f"its CPU is {facts['mcpu']}, the target's is {target.mcpu}"
+        if facts["cores"] < target.threads:
+            return f"it lends {facts['cores']} cores, the target has {target.threads}"
         return ""
-    if spec["kind"] == "cuda" and facts["arch"] != spec.get("arch", facts["arch"]):
-        return f"its GPU is {facts['arch'] or 'missing'}, the target's is {spec['arch']}"
+    if target.kind == "cuda" and target.arch and facts["arch"] != target.arch:
+        return f"its GPU is {facts['arch'] or 'missing'}, the target's is {target.arch}"
     return ""

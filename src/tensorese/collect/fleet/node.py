@@ -22,9 +22,9 @@ from tensorese.collect.fleet.wire import Nouns, report
 from tensorese.measure.base import Measurer, Ticket
 from tensorese.measure.config import FarmConfig
 from tensorese.measure.timing import TimingConfig
-from tensorese.records.nouns import Measurement, Platform, Status
+from tensorese.records.nouns import Measurement, Status
 from tensorese.records.store import Store
-from tensorese.targets import usable_cores
+from tensorese.targets import Target, usable_cores
 
 _IDLE_SECS = 0.01
 
@@ -33,7 +33,7 @@ _IDLE_SECS = 0.01
 class NodeSettings:
     """How a node measures; the same for all of them."""
 
-    target: str
+    target: Target
     platform: str
     run: str
     """Names the driver's store: what a host kept for one is of no use to another."""
@@ -43,13 +43,14 @@ class NodeSettings:
     """Cores it may build on; 0 for all that the process has."""
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self))
+        return json.dumps({**asdict(self), "target": self.target.to_json()})
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         fields: dict[str, Any] = json.loads(text)
         farm = fields["farm"]
         fields["farm"] = FarmConfig(**{**farm, "timing": TimingConfig(**farm["timing"])})
+        fields["target"] = Target.from_json(fields["target"])
         fields["layout"] = Layout(**fields["layout"])
         return cls(**fields)
 
@@ -72,8 +73,7 @@ class NodeWorker:
         self._kept: dict[str, Measurement] = {}
 
     def facts(self) -> str:
-        kind = str(json.loads(self.settings.target)["kind"])
-        return json.dumps(facts_here(kind, self.settings.cores))
+        return json.dumps(facts_here(self.settings.target.kind, self.settings.cores))
 
     def exchange(self, text: str) -> str:
         """Takes an errand; answers when something is measured, or when `wait` seconds are over."""
@@ -114,7 +114,7 @@ class NodeWorker:
         farm = CollectFarm(
             settings.target,
             config,
-            platform=Platform(name=settings.platform, target=settings.target),
+            platform=settings.target.platform(settings.platform),
             journal=store,
             layout=settings.layout,
         )

@@ -110,10 +110,9 @@ class RayNode(Node):
         self.mentioned = False
         cpus = float(info["Resources"]["CPU"])
         strategies = importlib.import_module("ray.util.scheduling_strategies")
-        kind = json.loads(settings.target)["kind"]
         actor = ray.remote(NodeWorker).options(
             num_cpus=cpus,
-            num_gpus=0 if kind == "llvm" else 1,
+            num_gpus=0 if settings.target.is_cpu else 1,
             scheduling_strategy=strategies.NodeAffinitySchedulingStrategy(self.id, soft=False),
             max_restarts=0,
             max_task_retries=0,
@@ -164,8 +163,7 @@ class RayCluster(Cluster):
         self.settings = settings
         self.planners = planners
         self.say = say
-        kind = str(json.loads(settings.target)["kind"])
-        self.here = facts_here(kind)
+        self.here = facts_here(settings.target.kind)
         self.starting: dict[str, RayNode] = {}
         self.ready: dict[str, RayNode] = {}
         self.refused: dict[str, str] = {}  # id of a node to its name and why

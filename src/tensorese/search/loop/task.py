@@ -15,6 +15,7 @@ from tensorese.search.loop.events import TaskLine
 from tensorese.search.loop.scheduler import Progress
 from tensorese.space.replay import SCHEDULE_ERRORS
 from tensorese.space.space import task_space
+from tensorese.targets import Target
 
 if TYPE_CHECKING:
     from tensorese.workloads.tasks import Task
@@ -57,7 +58,7 @@ class TuningTask:
         """Builds the space when called first, which takes TVM a second or so."""
         if self._state is None:
             try:
-                space = task_space(self.task.module, self.task.target, seed=0)
+                space = task_space(self.task.module, Target.from_json(self.task.target), seed=0)
             except SCHEDULE_ERRORS as error:
                 lines = str(error).strip().splitlines() or [type(error).__name__]
                 raise Untunable(f"TVM has no space for it ({lines[-1].strip()[:160]})") from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import json
 import os
 import signal
 import threading
@@ -28,6 +27,7 @@ from tensorese.search.loop.task import TuningTask
 from tensorese.search.loop.tuner import Tuner
 from tensorese.search.proposers.by_name import DEFAULT, proposer_named
 from tensorese.search.rankers.build_cost import Thrifty
+from tensorese.targets import Target
 from tensorese.tvm_env import toolchain_of
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Run:
 def tune_tasks(
     tasks: Sequence[Task],
     *,
-    target: str,
+    target: Target,
     platform: Platform,
     measurer: Measurer,
     ranker: Ranker,
@@ -77,17 +77,17 @@ def tune_tasks(
     (time is left for it), `records` are of earlier runs, `peak_gflops` is the machine's. A
     `proposer` by name is guided by `ranker`; one that is an object has a ranker of its own.
     """
-    if json.loads(target)["kind"] == "llvm":
+    if target.is_cpu:
         ranker = Thrifty(ranker)
     if isinstance(proposer, str):
         proposer = proposer_named(proposer, ranker, config.seed)
     head = RunHead(
         model=model,
         network=network,
-        target=target,
+        target=target.to_json(),
         platform=platform.name,
         tasks=[_described(task) for task in tasks],
-        toolchain=_tools(platform),
+        toolchain=_tools(target),
         config={**config.to_dict(), "ranker": ranker.name, "proposer": proposer.name},
         environment=environment(),
         peak_gflops=peak_gflops,
@@ -160,8 +160,8 @@ def _described(task: Task) -> dict[str, Any]:
     }
 
 
-def _tools(platform: Platform) -> dict[str, str]:
-    found = toolchain_of(str(json.loads(platform.target)["kind"]))
+def _tools(target: Target) -> dict[str, str]:
+    found = toolchain_of(target.kind)
     return {name: found[name] for name in _TOOLS if name in found}
 
 
