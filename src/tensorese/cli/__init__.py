@@ -32,13 +32,15 @@ VERBS: dict[str, tuple[str, str]] = {
     "data": ("tensorese.cli.data:data", "Import, inspect, export, merge, publish, verify records."),
     "train": ("tensorese.cli.train:train", "Train a cost model on measured programs."),
     "eval": ("tensorese.cli.eval:evaluate", "Judge a model on workloads it has not seen."),
-    "bench-models": (
-        "tensorese.cli.bench_models:bench_models",
+    "compare": (
+        "tensorese.cli.compare:compare",
         "Compare all models on all platforms' test rows.",
     ),
     "onboard": ("tensorese.cli.onboard:onboard", "Teach the models a new platform in minutes."),
     "score": ("tensorese.cli.score:score", "Print a model's scores of recorded programs."),
 }
+
+RENAMED = {"bench-models": "compare"}
 
 
 class LazyGroup(click.Group):
@@ -61,6 +63,8 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] in RENAMED:
+            raise click.UsageError(f"{args[0]} is now `tensorese {RENAMED[args[0]]}`")
         if args and args[0] not in VERBS and not args[0].startswith("-"):
             near = did_you_mean(args[0], VERBS)
             raise click.UsageError(f"no such command {args[0]!r}{near}; see tensorese --help")

@@ -1,4 +1,4 @@
-"""`tensorese score`: a model's scores of given records, one line each."""
+"""`tensorese score`: a model's scores of recorded programs, one line each."""
 
 from __future__ import annotations
 
@@ -13,29 +13,22 @@ _PATH = click.Path(path_type=Path)
 @click.argument("model", type=_PATH)
 @click.argument("records", type=_PATH)
 @click.option("--platform", help="Which head; needed when the model has several.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda.")
-def score(model: Path, records: Path, platform: str | None, device: str) -> None:
+def score(model: Path, records: Path, platform: str | None) -> None:
     """Print score, workload and program id of every program of a store; higher is faster."""
-    import torch
-
-    from tensorese.cli.train import pick_device
-    from tensorese.features.matrix import Encoder
-    from tensorese.features.programs import encode_programs, read_programs
-    from tensorese.models.folder import load_model
-    from tensorese.models.predict import as_batch, predict
-    from tensorese.models.tlp import ModelError
+    from tensorese.evaluation.inputs import Inputs
+    from tensorese.features.programs import read_programs
+    from tensorese.models.base import ModelError, load_model
     from tensorese.records.store import Store
 
-    saved = load_model(model, device=pick_device(device)).model
-    if platform is None and len(saved.platforms) > 1:
+    loaded = load_model(model)
+    if platform is None and len(loaded.platforms) > 1:
         raise ModelError(
-            f"score asks one head, but the model has {', '.join(saved.platforms)}; name --platform"
+            f"score asks one head, but the model has {', '.join(loaded.platforms)}; name --platform"
         )
-    head = saved.head_index(platform or saved.platforms[0])
-    programs = read_programs([Store.open(records)], split="all")
-    encoded = encode_programs(programs, Encoder(saved.config.spec))
-    batch = as_batch(encoded).to(next(saved.parameters()).device)
-    index = torch.arange(len(programs), device=batch.sketch_N.device)
-    scores = predict(saved, batch, index)[:, head].cpu().tolist()
+    head = platform or loaded.platforms[0]
+    loaded.head_index(head)
+    with Store.open(records) as store:
+        programs = read_programs([store], split="all")
+    scores = Inputs(programs).scores(loaded, head).tolist()
     for value, task, name in zip(scores, programs.task, programs.ids, strict=True):
         click.echo(f"{value:.5f}\t{programs.tasks[task]}\t{name}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -11,16 +10,9 @@ import numpy.typing as npt
 from tensorese.evaluation.metrics import TaskResult, judge
 from tensorese.features.programs import ProgramSet
 
-MIN_RECORDS = 64
+LEAST = 5
+"""Programs of a task from which a ranking of it is judged."""
 NEAR_BEST = 0.9
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """Tasks with enough records, and the small ones apart."""
-
-    tasks: tuple[TaskResult, ...]
-    small: tuple[TaskResult, ...]
 
 
 def judged_index(
@@ -50,46 +42,21 @@ def judged_index(
     return kept
 
 
-def judge_programs(
-    programs: ProgramSet,
-    platform: str,
-    index: npt.NDArray[np.int64],
-    scores: npt.ArrayLike,
-    *,
-    pairs: int = 2000,
-) -> Verdict:
-    """`scores[k]` belongs to program `index[k]`."""
-    head = programs.head(platform)
-    latency = programs.latency[index, head]
-    task = programs.task[index]
-    given = np.asarray(scores, dtype=np.float64)
-    large: list[TaskResult] = []
-    small: list[TaskResult] = []
-    for k in np.unique(task):
-        mine = task == k
-        result = judge(programs.tasks[k], given[mine], latency[mine], pairs=pairs)
-        (large if result.n >= MIN_RECORDS else small).append(result)
-    return Verdict(tasks=tuple(large), small=tuple(small))
-
-
-LEAST = 5
-"""Programs of a task from which a ranking of it is judged."""
-
-
 def judge_scores(
     programs: ProgramSet,
     platform: str,
     scores: npt.NDArray[np.float64],
     tasks: Sequence[int],
     least: int = LEAST,
+    *,
+    thin: bool = False,
 ) -> list[TaskResult]:
-    """Every task with at least `least` valid programs on the platform."""
-    head = programs.head(platform)
-    valid = programs.valid(head)
-    latency = programs.latency[:, head]
-    found = []
+    """Every task with at least `least` judged programs; `scores[k]` belongs to program `k`."""
+    latency = programs.latency[:, programs.head(platform)]
+    index = judged_index(programs, platform, tasks, thin=thin)
+    results = []
     for task in tasks:
-        mine = valid[programs.task[valid] == task]
+        mine = index[programs.task[index] == task]
         if len(mine) >= least:
-            found.append(judge(programs.tasks[task], scores[mine], latency[mine]))
-    return found
+            results.append(judge(programs.tasks[task], scores[mine], latency[mine]))
+    return results

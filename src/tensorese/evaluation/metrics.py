@@ -1,8 +1,8 @@
 """How good a ranking is, task by task. Higher scores should mean lower latency.
 
-The paper's top-k compares the best latency of a task with the best among the k programs the
-model likes most. Ties are broken at random with a fixed seed: a constant model scores like
-random order, not like the order of the file.
+Top-k compares the best latency of a task with the best among the k programs the model likes
+most; `networks.py` pools tasks as TLP's paper does. Ties are broken at random with a fixed seed:
+a constant model scores like random order, not like the order of the file.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,8 @@ class TaskResult:
     """Mean of best / latency over the five highest scored: top-1 with less luck in it."""
     random: Mapping[int, float]
     """Expected top-k ratio of a random order, exact."""
+    random_chosen: Mapping[int, float]
+    """Expected best latency among the first k of a random order, exact."""
 
     def ratio(self, k: int) -> float:
         return self.best / self.chosen[k]
@@ -42,10 +45,8 @@ class TaskResult:
         return self.chosen[1] / self.best - 1.0
 
 
-def judge(
-    task: str, scores: npt.ArrayLike, latency: npt.ArrayLike, *, pairs: int = 2000
-) -> TaskResult:
-    """Judges one task; both arrays hold its valid programs only, `pairs` draws of them pair up."""
+def judge(task: str, scores: npt.ArrayLike, latency: npt.ArrayLike) -> TaskResult:
+    """Judges one task; both arrays hold its valid programs only."""
     y = np.asarray(latency, dtype=np.float64)
     s = np.asarray(scores, dtype=np.float64)
     if len(y) != len(s) or not len(y):
@@ -57,9 +58,10 @@ def judge(
         n=len(y),
         best=float(y.min()),
         chosen={k: float(y[order[:k]].min()) for k in KS},
-        pairwise=pairwise_accuracy(s, y, pairs),
+        pairwise=pairwise_accuracy(s, y),
         steady=float((y.min() / y[order[:5]]).mean()),
         random={k: random_top_k(y, k) for k in KS},
+        random_chosen={k: random_best(y, k) for k in KS},
     )
 
 
@@ -76,34 +78,34 @@ def pairwise_accuracy(scores: Floats, latency: Floats, limit: int = 2000) -> flo
     return float(((ahead + 1.0) / 2.0)[faster].sum() / total)
 
 
-def random_top_k(latency: Floats, k: int) -> float:
-    """E[min latency / best of k drawn without replacement], from order statistics."""
-    y = np.sort(latency)
-    n = len(y)
-    k = min(k, n)
-    # P(best of k is the i-th) = C(n-1-i, k-1) / C(n, k), on a log scale.
+@lru_cache(maxsize=1024)
+def _first_chosen(n: int, k: int) -> Floats:
+    """P(the best of k drawn from n without replacement is the i-th best)."""
+    # C(n-1-i, k-1) / C(n, k), on a log scale.
     ways = [
         math.lgamma(n - i) - math.lgamma(k) - math.lgamma(n - i - k + 1) for i in range(n - k + 1)
     ]
     total = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
-    weights = np.exp(np.array(ways) - total)
-    return float((weights * (y[0] / y[: n - k + 1])).sum())
+    chances: Floats = np.exp(np.array(ways) - total)
+    return chances
+
+
+def random_top_k(latency: Floats, k: int) -> float:
+    """E[min latency / best of k drawn without replacement], from order statistics."""
+    y = np.sort(latency)
+    chances = _first_chosen(len(y), min(k, len(y)))
+    return float((chances * (y[0] / y[: len(chances)])).sum())
+
+
+def random_best(latency: Floats, k: int) -> float:
+    """E[best latency of k drawn without replacement]."""
+    y = np.sort(latency)
+    chances = _first_chosen(len(y), min(k, len(y)))
+    return float((chances * y[: len(chances)]).sum())
 
 
 def mean_top_k(results: Iterable[TaskResult], k: int) -> float:
     return float(np.mean([result.ratio(k) for result in results]))
-
-
-def pooled_top_k(
-    results: Iterable[TaskResult], k: int, weights: Mapping[str, float] | None = None
-) -> float:
-    """The paper's figure: sum of w * best / sum of w * best among top k."""
-    best = chosen = 0.0
-    for result in results:
-        weight = 1.0 if weights is None else weights.get(result.task, 0.0)
-        best += weight * result.best
-        chosen += weight * result.chosen[k]
-    return best / chosen if chosen else math.nan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,11 +127,10 @@ def bootstrap(values: Sequence[float], *, draws: int = 10_000, seed: int = 0) ->
 
 
 def summary(results: Sequence[TaskResult]) -> dict[str, float | int]:
-    """The keys `tensorese eval --json` prints."""
+    """Means over tasks, for cards and `--json`."""
     out: dict[str, float | int] = {}
     for k in (1, 5, 10):
         out[f"top{k}"] = mean_top_k(results, k)
-        out[f"top{k}_pooled"] = pooled_top_k(results, k)
     interval = bootstrap([result.ratio(1) for result in results])
     out["top1_low"], out["top1_high"] = interval.low, interval.high
     out["pairwise"] = float(np.mean([result.pairwise for result in results]))

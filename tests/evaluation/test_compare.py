@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-
-from cpu_records_support import cpu_measurements
-from tensorese.cli import run
 from tensorese.evaluation.model_table import Bench, Row, bench_models
 from tensorese.evaluation.trees import installed_trees
-from tensorese.features.matrix import MatrixSpec
-from tensorese.features.programs import DataError
 from tensorese.models.disk import Card
 from tensorese.models.folder import save_model
 from tensorese.models.mtl_tlp import MTLTLP
+
+from cpu_records_support import cpu_measurements
+from tensorese.cli import run
+from tensorese.features.matrix import MatrixSpec
+from tensorese.features.programs import DataError
 from tensorese.models.tlp import TLPConfig
 from tensorese.records.store import Store
 

@@ -1,4 +1,4 @@
-"""`tensorese bench-models`: every model on every platform's test rows, one table."""
+"""`tensorese compare`: every model on every platform's test rows, one table."""
 
 from __future__ import annotations
 
@@ -11,63 +11,73 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from tensorese.evaluation.model_table import Row
+    from rich.console import Console
+
+    from tensorese.evaluation.compare import Baselines, Row
 
 _PATH = click.Path(path_type=Path)
 _OWN = (Path("data/cpu"), Path("data/h200"))
 _AGAIN = Path("data/again")
 
 
-@click.command("bench-models")
+@click.command()
 @click.option("--data", "stores", multiple=True, type=_PATH, help="Record store; data/ if absent.")
 @click.option("--platform", "platforms", multiple=True, help="Only these.")
 @click.option("--model", "models", multiple=True, type=_PATH, help="Folder; the shipped if absent.")
 @click.option("--again", multiple=True, type=_PATH, help="Second measurements: the ceiling.")
+@click.option("--networks", type=_PATH, help="Who uses the tasks; tasks.parquet beside the store.")
 @click.option("--trees", is_flag=True, help="Also LightGBM and XGBoost, trained on the same data.")
 @click.option("--json", "as_json", is_flag=True, help="Print rows as JSON.")
-def bench_models(
+def compare(
     stores: tuple[Path, ...],
     platforms: tuple[str, ...],
     models: tuple[Path, ...],
     again: tuple[Path, ...],
+    networks: Path | None,
     trees: bool,
     as_json: bool,
 ) -> None:
     """Judge models on the rows marked as test: top-k beside random order and the noise."""
-    from tensorese.evaluation import model_table
-    from tensorese.evaluation.trees import installed_trees
+    from tensorese.evaluation import compare as comparing
     from tensorese.models.catalog import kept_models
     from tensorese.records.store import Store
 
     paths = stores or tuple(path for path in _OWN if path.is_dir())
     if not paths:
         raise click.UsageError("--data STORE must be given where there is no data/cpu or data/h200")
-    chosen = list(models) or model_table.folders_of(list(kept_models()))
-    if trees and not installed_trees():
-        raise click.UsageError("--trees needs LightGBM or XGBoost: install tensorese[baselines]")
+    chosen = list(models) or list(dict.fromkeys(kept.folder for kept in kept_models()))
     second = again or ((_AGAIN,) if not stores and _AGAIN.is_dir() else ())
     with ExitStack() as stack:
         opened, others = (
             [stack.enter_context(Store.open(path)) for path in group] for group in (paths, second)
         )
-        known = set().union(*(store.platforms() for store in opened))
-        _check(platforms, known)
-        rows = []
-        for store in opened:
-            mine = [name for name in platforms if name in store.platforms()]
-            if mine or not platforms:
-                rows += model_table.bench_models(
-                    [store],
-                    chosen,
-                    platforms=mine,
-                    again=others,
-                    trees=trees,
-                    say=lambda text: click.echo(text, err=True),
-                )
+        _check(platforms, set().union(*(store.platforms() for store in opened)))
+        rows = comparing.compare(
+            opened,
+            chosen,
+            platforms=platforms,
+            again=others,
+            networks=networks,
+            baselines=_trees() if trees else None,
+            say=lambda text: click.echo(text, err=True),
+        )
     if as_json:
         click.echo(json.dumps([row.to_dict() for row in rows]))
         return
-    _table(rows)
+    # A file or a pipe has no width: names are not cut there.
+    from rich.console import Console
+
+    console = Console() if sys.stdout.isatty() else Console(width=160)
+    _table(rows, console)
+    _networks(rows, console)
+
+
+def _trees() -> Baselines:
+    from tensorese.training.trees import baselines, installed_trees
+
+    if not installed_trees():
+        raise click.UsageError("--trees needs LightGBM or XGBoost: install tensorese[baselines]")
+    return baselines
 
 
 def _check(platforms: tuple[str, ...], known: set[str]) -> None:
@@ -87,17 +97,17 @@ def _twice(row: Row) -> str:
     return " / ".join(f"{mean:.3f}" for mean in means)
 
 
-def _table(rows: list[Row]) -> None:
-    from rich.console import Console
+def _table(rows: list[Row], console: Console) -> None:
     from rich.table import Table
 
-    table = Table(title="test rows, mean per task")
-    columns = ["platform", "system", "top-1", "95 %", "top-5", "pairwise", "tasks"]
+    table = Table(title="test rows: means per task; pooled over tasks as networks use them")
+    columns = ["platform", "system", "top-1", "95 %", "top-5", "pooled top-1", "top-5"]
     twice = any(row.twice for row in rows)
-    for name in (*columns, *(["of those measured twice"] if twice else []), ""):
+    measured = ["of those measured twice"] if twice else []
+    for name in (*columns, "pairwise", "tasks", *measured, ""):
         table.add_column(name)
     for row in rows:
-        figures = row.figures
+        figures, pooled = row.figures, row.pooled
         low, high = figures.get("top1_low"), figures.get("top1_high")
         pairwise = figures.get("pairwise")
         table.add_row(
@@ -106,11 +116,22 @@ def _table(rows: list[Row]) -> None:
             f"{figures['top1']:.3f}",
             "" if low is None else f"{low:.3f}-{high:.3f}",
             f"{figures['top5']:.3f}",
+            *(f"{pooled[key]:.3f}" if pooled else "" for key in ("top1_pooled", "top5_pooled")),
             "" if pairwise is None else f"{pairwise:.3f}",
             f"{figures['tasks']:.0f}",
             *([_twice(row)] if twice else []),
             row.note,
         )
-    # A file or a pipe has no width: names are not cut there.
-    console = Console() if sys.stdout.isatty() else Console(width=160)
     console.print(table)
+
+
+def _networks(rows: list[Row], console: Console) -> None:
+    """Of every system that knows the platform; those of another's head only fill the table."""
+    from tensorese.cli.network_view import cost_lines, network_lines
+
+    for row in rows:
+        if "networks" not in row.pooled or row.note:
+            continue
+        console.print(f"\n{row.platform}, {row.system}:", highlight=False)
+        for line in (*network_lines(row.pooled), *cost_lines(row.pooled["costs"])):
+            console.print(f"  {line}", highlight=False, soft_wrap=True)
