@@ -1,6 +1,6 @@
 """How large the house is, beside its budget: `python tools/size.py` exits with 1 over any of them.
 
-Whoever adds to a room beyond its budget raises the budget in the same commit, where a review sees it.
+Whoever adds to a room beyond its budget raises the budget in the same commit, where it is seen.
 """
 
 from __future__ import annotations
