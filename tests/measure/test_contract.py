@@ -44,7 +44,7 @@ class TestFarm(MeasurerContract):
         target = programs.host_target()
         good, bad = real_candidates()
         return Case(
-            make=lambda store: Farm(target, FarmConfig(), store=store),
+            make=lambda store: Farm(target, FarmConfig(calm_secs=0.0), store=store),
             platform=platform_of(target),
             good=good,
             bad=bad,
