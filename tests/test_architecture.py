@@ -30,7 +30,6 @@ DOORS = {"__init__", "__main__"}
 
 # Imports that the table does not allow and that are still there: (file, what it imports).
 KNOWN: set[tuple[str, str]] = {
-    ("features/decisions.py", "space.tiles"),
     ("language/skeleton.py", "features.tiling"),
     ("search/loop/finalists.py", "measure.tuning_farm"),
     ("search/loop/scheduler.py", "measure.replay"),

@@ -19,7 +19,7 @@ ROOMS = {
     "collect": 3000,
     "deploy": 2000,
     "evaluation": 950,
-    "features": 2250,
+    "features": 2480,
     "integrations": 430,
     "language": 1450,
     "lowering": 430,
@@ -34,7 +34,7 @@ ROOMS = {
     "training": 2000,
     "workloads": 2500,
 }
-LINES = {"src": 34_400, "benchmarks": 8_200, "tests": 18_300}
+LINES = {"src": 34_700, "benchmarks": 8_200, "tests": 18_500}
 
 # Bytes; docs without docs/log.
 BYTES = {"benchmarks/results": 13_200_000, "docs": 140_000, "tracked files": 48_500_000}
