@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest -q --durations=10
 # Tests with TVM time programs and must not disturb each other; the others run side by side.
-PYTEST_NULL := $(PYTEST) -n 2
+PYTEST_NULL := $(PYTEST) -n 2 --dist loadfile
 
 .PHONY: demo test test-null test-all lint size clean
 
