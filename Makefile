@@ -1,15 +1,17 @@
 # Two commands do everything on a machine with Python 3.11 or 3.12 and gcc:
 #   make demo    installs into .venv, tunes ResNet-18 on this CPU in three minutes, compares with torch
-#   make test    lints, type-checks and tests; `make test-all` adds the slow checks
+#   make test    lints, type-checks and tests; `make test-all` adds the slow checks,
+#                `make test-null` is the part without TVM, in under a minute
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# xdist is not used: tests time programs and must not disturb each other.
-PYTEST := $(BIN)/python -m pytest -q
+PYTEST := $(BIN)/python -m pytest -q --durations=10
+# Tests with TVM time programs and must not disturb each other; the others run side by side.
+PYTEST_NULL := $(PYTEST) -n 2 --dist loadfile
 
-.PHONY: demo test test-all lint clean
+.PHONY: demo test test-null test-all lint size clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -26,8 +28,15 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+size: $(READY)
+	$(BIN)/python tools/size.py
+
 test: lint
-	$(PYTEST) -m "not slow and not gpu"
+	$(PYTEST_NULL) -m "null and not slow"
+	$(PYTEST) -m "not null and not slow and not gpu"
+
+test-null: $(READY)
+	$(PYTEST_NULL) -m "null and not slow"
 
 # Ray is 80 MB and only its own slow tests need it.
 $(VENV)/.ready-all: $(READY)

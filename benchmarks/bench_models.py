@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tensorese.evaluation.model_table import Bench, Row
 
 from common import RESULTS, ROOT, read_rows
 from tensorese.evaluation.metrics import bootstrap
-from tensorese.evaluation.model_table import Bench, Row
 from tensorese.models.catalog import SHIPPED
 from tensorese.models.physics_net import SmallModel
 from tensorese.records.store import Store

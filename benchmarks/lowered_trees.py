@@ -204,11 +204,11 @@ def said_of(
 
 
 def judge(args: argparse.Namespace) -> None:
+    from tensorese.evaluation.ranked import judge_scores
     from tensorese.evaluation.trees import installed_trees, tree_labels
 
     from ship_models import _mark, sides, told
     from tensorese.evaluation.metrics import summary
-    from tensorese.evaluation.ranked import judge_scores
     from tensorese.features.programs import read_programs
     from tensorese.records.store import Store
 

@@ -20,16 +20,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from tensorese.evaluation.ranked import judge_scores
+from tensorese.models.disk import Card
+from tensorese.models.folder import save_model
 
 from common import ROOT, write_result
 from tensorese.evaluation.metrics import TaskResult, bootstrap, summary
-from tensorese.evaluation.ranked import judge_scores
 from tensorese.features.programs import ProgramSet, read_programs
 from tensorese.measure.base import Candidate
 from tensorese.measure.replay import ReplayMeasurer
 from tensorese.models.catalog import choose
-from tensorese.models.disk import Card
-from tensorese.models.folder import save_model
 from tensorese.models.physics_net import SmallModel
 from tensorese.models.tlp import TLP
 from tensorese.models.trees import add_trees

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tensorese.models.tree_votes import TreeVotes
+
 from tensorese.models.trees import mean_of
 from tensorese.training.physics import Run, SmallRecipe, only
 from tensorese.training.stacked import keep_labels

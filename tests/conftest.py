@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Read when torch is imported: workers side by side have a core each, not all of them.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import hypothesis
 import pytest
 

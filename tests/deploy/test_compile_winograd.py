@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,28 @@ import pytest
 
 from deploy_support import export, make_run
 from tensorese.deploy import DeployError, bench_run, compile_run, load
+from tensorese.deploy import compile as compiling
 from tensorese.deploy.compile import Timing
 from tensorese.tvm_env import import_tvm
 from tensorese.workloads import winograd
 
 pytestmark = pytest.mark.tvm
 
-QUICK = Timing(rounds=2, secs=0.02)
+QUICK = Timing(rounds=1, secs=0.02)
 
 
-@pytest.fixture
-def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two convolutions with a shortcut, small enough that only this test transforms them."""
+@pytest.fixture(scope="module", autouse=True)
+def transformed() -> Iterator[None]:
+    """Every convolution is transformed, however small; nobody races unless a test asks for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(winograd, "best_tile", lambda shape, channels: 4)
+        patch.setattr(compiling, "available", lambda: [])
+        yield
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two convolutions with a shortcut."""
     import_tvm()
     import torch
     from torch import nn
@@ -36,23 +47,35 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         def forward(self, x: Any) -> Any:
             return torch.relu(self.second(torch.relu(self.first(x))) + x)
 
-    monkeypatch.setattr(winograd, "best_tile", lambda shape, channels: 4)
     torch.manual_seed(0)
-    return export(Block(), (torch.randn(1, 16, 12, 12),), tmp_path / "block.pt2")
+    path = tmp_path_factory.mktemp("model") / "block.pt2"
+    return export(Block(), (torch.randn(1, 16, 12, 12),), path)
 
 
-def test_it_is_verified_against_the_direct_network_and_called(model: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def direct(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tuned and compiled directly; its head names no settings."""
+    run = make_run(tmp_path_factory.mktemp("direct") / "run", model)
+    head = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**head, "config": {}}))
+    compile_run(run, timing=QUICK)
+    return run
+
+
+def test_it_is_verified_against_the_direct_network_and_called(
+    model: Path, direct: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiling, "available", lambda: ["torch"])
     run = make_run(tmp_path / "run", model, winograd=True)
     certificate = compile_run(run, timing=QUICK)
     assert certificate["winograd"]
     against = certificate["verification"]["against"]
+    assert against["torch"]["passed"]
     assert against["untuned"]["passed"] and 0 < against["untuned"]["max_error"]
     transforms = [row for row in certificate["kernels"] if "winograd_" in row["kernel"]]
     assert len(transforms) == 3
     assert any(row["promised"] is None for row in transforms)  # no program of theirs was searched
     x = np.random.default_rng(0).standard_normal((1, 16, 12, 12), np.float32)
-    direct = make_run(tmp_path / "direct", model)
-    assert not compile_run(direct, timing=QUICK)["winograd"]
     assert np.abs(load(run)(x) - load(direct)(x)).max() < 1e-4
     result = bench_run(run, timing=QUICK, unpacked=True)
     assert result["latency"].keys() >= {"tuned", "untuned", "unpacked"}
@@ -82,8 +105,6 @@ def test_a_wrong_kernel_is_found_among_its_own(
     assert not (run / "library.so").exists()
 
 
-def test_what_was_tuned_directly_is_compiled_directly(model: Path, tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", model)
-    head = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(json.dumps({**head, "config": {}}))  # as runs of before are
-    assert not compile_run(run, timing=QUICK)["winograd"]
+def test_what_was_tuned_directly_is_compiled_directly(direct: Path) -> None:
+    certificate = json.loads((direct / "certificate.json").read_text())
+    assert certificate["winograd"] is False

@@ -14,6 +14,7 @@ from tensorese.identity import workload_of
 from tensorese.integrations.farm_pair import farm_pair
 from tensorese.integrations.meta_schedule import cost_model, search_strategy
 from tensorese.integrations.programs import program_of, target_of
+from tensorese.measure.config import FarmConfig
 from tensorese.search.proposers.evolution import EvolutionConfig
 from tensorese.search.rankers.online import OnlineRanker
 from tensorese.space.space import task_space
@@ -32,7 +33,7 @@ def target() -> Any:
 
 @pytest.fixture(scope="module")
 def pair(target: Any) -> Iterator[tuple[Any, Any]]:
-    with farm_pair(target) as made:
+    with farm_pair(target, FarmConfig(verify="none", looks=0)) as made:
         yield made
 
 

@@ -59,7 +59,7 @@ class TestFarm(MeasurerContract, of="Farm"):
         target = programs.host_target()
         good, bad = real_candidates()
         return Case(
-            make=lambda store: Farm(target, FarmConfig(), journal=store),
+            make=lambda store: Farm(target, FarmConfig(calm_secs=0.0), journal=store),
             platform=target.platform(),
             good=good,
             bad=bad,

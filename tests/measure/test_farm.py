@@ -27,8 +27,10 @@ from tensorese.targets import Target
 pytestmark = pytest.mark.tvm
 
 
-def farm(**settings: object) -> Farm:
-    return Farm(programs.host_target(), FarmConfig(**settings))  # type: ignore[arg-type]
+def farm(calm_secs: float = 0.0, **settings: object) -> Farm:
+    """A farm that does not wait for a calm machine unless it is asked to."""
+    config = FarmConfig(calm_secs=calm_secs, **settings)  # type: ignore[arg-type]
+    return Farm(programs.host_target(), config)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +48,7 @@ def verdicts() -> dict[str, Measurement]:
         "crawls": programs.crawls_in_llvm(),
         "good 2": good[1],
     }
-    with farm(verify="all", build_timeout=4.0, run_timeout=4.0, memory_gib=0.75) as measurer:
+    with farm(verify="all", build_timeout=3.0, run_timeout=3.0, memory_gib=0.75) as measurer:
         return dict(zip(batch, measurer.measure(list(batch.values())), strict=True))
 
 
@@ -56,11 +58,11 @@ def verdicts() -> dict[str, Measurement]:
         ("good 1", Status.OK, ""),
         ("segfaults", Status.RUN_ERROR, "SIGSEGV"),
         ("aborts", Status.RUN_ERROR, "SIGABRT"),
-        ("hangs", Status.RUN_TIMEOUT, "limit of 4 s"),
+        ("hangs", Status.RUN_TIMEOUT, "limit of 3 s"),
         ("eats memory", Status.RUN_ERROR, "died of"),
         ("wrong", Status.WRONG_OUTPUT, "elements differ"),
         ("does not build", Status.BUILD_ERROR, ""),
-        ("crawls", Status.BUILD_TIMEOUT, "limit of 4 s"),
+        ("crawls", Status.BUILD_TIMEOUT, "limit of 3 s"),
         ("good 2", Status.OK, ""),
     ],
 )
@@ -95,7 +97,7 @@ def test_a_run_in_which_everything_fails_says_so() -> None:
 
 
 def test_only_what_becomes_the_best_is_verified_by_default() -> None:
-    with farm(build_workers=1) as measurer:
+    with farm(build_workers=1, calm_secs=FarmConfig().calm_secs) as measurer:
         results = measurer.measure([*programs.good(), *programs.good()])
     best = min(results, key=lambda m: m.latency)
     assert best.verification["passed"]
@@ -197,7 +199,7 @@ def test_a_killed_process_costs_time_but_no_candidate(which: str) -> None:
         workers = children_of(foreman)
         return {"build worker": workers[0], "runner": workers[-1], "foreman": foreman}[which]
 
-    with farm(build_timeout=5.0, retries=2) as measurer:
+    with farm(build_timeout=3.0, retries=2) as measurer:
         results = kill_while_measuring(measurer, victim)
     statuses = [m.status for m in results]
     assert statuses[2:] == [Status.OK] * len(programs.good()), failure_summary(results)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from tensorese.cli import run
 from tensorese.collect.tasklist import ListedTask, write_tasks
 from tensorese.identity import workload_of
 from tensorese.models.catalog import choose
+from tensorese.onboard import adapt, session
 from tensorese.records.store import Store
 from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
@@ -47,8 +50,23 @@ def products(path: Path) -> Path:
 
 
 def test_a_platform_is_taught_in_one_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Four probes a task, few steps, few trees: the same way with less on it."""
+    monkeypatch.setattr(session, "PER_MINUTE", 40)
+    monkeypatch.setattr(session, "learn", partial(session.learn, quick=True))
+    monkeypatch.setattr(adapt, "TREES", 10)
+    monkeypatch.setattr(adapt, "FOLDS", 2)
+    monkeypatch.setattr(adapt, "VARIANTS", {"head": replace(adapt.VARIANTS["head"], steps=100)})
+    check_onboarding(tmp_path, capsys)
+
+
+@pytest.mark.slow
+def test_a_platform_is_taught_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check_onboarding(tmp_path, capsys)
+
+
+def check_onboarding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tasks, folder = products(tmp_path / "tasks.parquet"), tmp_path / "models" / "here"
     command = ["onboard", "--tasks", str(tasks), "--platform", "here", "--out", str(folder)]
     assert run([*command, "--minutes", "0.6", "--json"]) == 0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tensorese.models.mtl_tlp import MTLTLP
+from tensorese.models.trunk import TrunkConfig
 
 from tensorese.features.matrix import MatrixSpec
-from tensorese.models.mtl_tlp import MTLTLP
 from tensorese.models.tlp import TLPConfig
-from tensorese.models.trunk import TrunkConfig
 from tensorese.training.head_coupling import head_groups, pull, start_alike
 
 pytestmark = pytest.mark.null

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tensorese.training.recipe import Recipe, apply_settings, build_model, make_sides, settled
 
 from tensorese.features.programs import DataError, ProgramSet
 from tensorese.training import recipe as recipes
-from tensorese.training.recipe import Recipe, apply_settings, build_model, make_sides, settled
 
 pytestmark = pytest.mark.null
 

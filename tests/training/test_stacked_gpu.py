@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tensorese.models.mtl_tlp import MTLTLP
+from tensorese.models.trunk import TrunkConfig
 
 from tensorese.features.matrix import Encoder
 from tensorese.features.programs import ProgramSet, encode_programs
-from tensorese.models.mtl_tlp import MTLTLP
 from tensorese.models.tlp import TLPConfig
-from tensorese.models.trunk import TrunkConfig
 from tensorese.training.groups import GroupConfig
 from tensorese.training.stacked import ManyTrainer
 from tensorese.training.trainer import TrainConfig

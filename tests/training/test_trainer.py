@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 import torch
+from tensorese.models.mtl_tlp import MTLTLP
+from tensorese.models.trunk import TrunkConfig
+from tensorese.training.recipe import judge_model
 
 from tensorese.features.matrix import Encoder
 from tensorese.features.programs import ProgramSet, encode_programs
-from tensorese.models.mtl_tlp import MTLTLP
 from tensorese.models.tlp import TLPConfig
-from tensorese.models.trunk import TrunkConfig
 from tensorese.training.checkpoint import CheckpointError
 from tensorese.training.distributed import launched
 from tensorese.training.groups import GroupConfig
-from tensorese.training.recipe import judge_model
 from tensorese.training.stacked import ManyTrainer
 from tensorese.training.trainer import (
     Labels,

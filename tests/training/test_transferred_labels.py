@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tensorese.training.recipe import Recipe, with_translated
 
 from cpu_records_support import cpu_measurements
 from tensorese.features.matrix import Encoder
@@ -14,7 +15,6 @@ from tensorese.features.programs import ProgramSet, encode_programs, read_progra
 from tensorese.records.store import Store
 from tensorese.training import transferred_labels
 from tensorese.training.physics import SmallSet, small_set
-from tensorese.training.recipe import Recipe, with_translated
 from tensorese.training.stacked import keep_labels
 from tensorese.training.transferred_labels import translated
 

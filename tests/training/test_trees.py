@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tensorese.evaluation.trees import beside_mean, tree_labels
 
 from cpu_records_support import cpu_measurements
-from tensorese.evaluation.trees import beside_mean, tree_labels
 from tensorese.features.programs import read_programs
 from tensorese.records.store import Store
 from tensorese.training.physics import SmallSet, only, small_set

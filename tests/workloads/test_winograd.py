@@ -74,7 +74,8 @@ def _outputs(network: Any, module: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("height", "width", "padding"), [(8, 8, 1), (7, 10, 1), (13, 5, 0)], ids=str
+    ("height", "width", "padding"),
+    [pytest.param(8, 8, 1, marks=pytest.mark.slow), (7, 10, 1), (13, 5, 0)],
 )
 def test_it_computes_the_convolution(tile: int, height: int, width: int, padding: int) -> None:
     network = _network(height, width, padding=padding)
