@@ -34,12 +34,12 @@ def ours(
     platform = target.platform()
     with TuningFarm(target, platform=platform) as farm:
         from tensorese.identity import workload_of
+        from tensorese.records.task import Task
         from tensorese.search.loop.config import TuneConfig
         from tensorese.search.loop.tune_tasks import tune_tasks
         from tensorese.search.rankers.by_name import ranker_named
         from tensorese.tvm_env import import_tvm
         from tensorese.workloads.operators import operator_class
-        from tensorese.workloads.tasks import Task
 
         tvm = import_tvm()
         module = tvm.ir.load_json(module_file.read_text())

@@ -29,15 +29,7 @@ DOORS = {"__init__", "__main__"}
 """The package's own doors: they lead to `api` and `cli`."""
 
 # Imports that the table does not allow and that are still there: (file, what it imports).
-KNOWN: set[tuple[str, str]] = {
-    ("language/skeleton.py", "features.tiling"),
-    ("search/loop/finalists.py", "measure.tuning_farm"),
-    ("search/loop/scheduler.py", "measure.replay"),
-    ("search/loop/task.py", "workloads.tasks"),
-    ("search/loop/tune_tasks.py", "tvm_env"),
-    ("search/loop/tune_tasks.py", "workloads.tasks"),
-    ("search/loop/tuner.py", "measure.tuning_farm"),
-}
+KNOWN: set[tuple[str, str]] = set()
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pytest
 
 from tensorese.errors import StoreError
 from tensorese.measure.base import Candidate
-from tensorese.measure.replay import NOT_STORED, ReplayMeasurer, cost_of
+from tensorese.measure.replay import NOT_STORED, ReplayMeasurer
 from tensorese.records.nouns import Measurement, Platform, Status
 from tensorese.records.store import Store
 
@@ -99,8 +99,8 @@ def test_the_clock_adds_what_building_and_running_took(make_measurement: Make) -
     timed = make_measurement(secs=(1e-3, 2e-3), build_secs=0.5, timing={"number": 10})
     bare = make_measurement(decisions=(1, 1, 1), secs=(4e-3,))
     failed = make_measurement(decisions=(2, 2, 2), status=Status.BUILD_ERROR, build_secs=0.25)
-    assert cost_of(timed) == pytest.approx(0.5 + 10 * 3e-3)
-    assert cost_of(bare) == pytest.approx(4e-3)
+    assert timed.cost_secs == pytest.approx(0.5 + 10 * 3e-3)
+    assert bare.cost_secs == pytest.approx(4e-3)
     replay = ReplayMeasurer([timed, bare, failed], "cpu")
     replay.measure([candidate(m) for m in (timed, bare, failed)])
     assert replay.simulated_secs == pytest.approx(0.5 + 0.03 + 0.004 + 0.25)

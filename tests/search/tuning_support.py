@@ -13,11 +13,11 @@ import numpy.typing as npt
 from tensorese.identity import workload_of
 from tensorese.measure.base import Cancelled, Candidate, Measurer, Ticket
 from tensorese.records.nouns import Measurement, Sketch, Status, Workload, content_id
+from tensorese.records.task import Task
 from tensorese.search.contracts import Proposal, Proposer, Ranker, TaskState
 from tensorese.space.space import task_space
 from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
-from tensorese.workloads.tasks import Task
 
 TARGET = Target(kind="llvm", cores=2)
 PLATFORM = TARGET.platform("made-up-2c")

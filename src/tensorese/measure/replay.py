@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -93,7 +92,7 @@ class ReplayMeasurer(Measurer):
             return self._missing(candidate)
         found = stored[min(self._given[program_id], len(stored) - 1)]
         self._given[program_id] += 1
-        self.simulated_secs += cost_of(found)
+        self.simulated_secs += found.cost_secs
         return dataclasses.replace(
             found,
             program=candidate.program,
@@ -118,13 +117,6 @@ class ReplayMeasurer(Measurer):
     def _trial_id(self, of: str) -> str:
         """The same search over the same records writes the same ids."""
         return content_id("replay", of, str(self._trials))
-
-
-def cost_of(measurement: Measurement) -> float:
-    """Seconds of building and timed running behind a record, as far as it tells."""
-    build = measurement.build_secs if math.isfinite(measurement.build_secs) else 0.0
-    runs_per_sample = int(measurement.timing.get("number") or 1)
-    return build + sum(measurement.run_secs) * runs_per_sample
 
 
 def _may_answer(measurement: Measurement, split: Split) -> bool:

@@ -149,3 +149,10 @@ class Measurement:
         if self.status is not Status.OK or not self.run_secs:
             return math.nan
         return statistics.median(self.run_secs)
+
+    @property
+    def cost_secs(self) -> float:
+        """Seconds of building and timed running behind the record, as far as it tells."""
+        build = self.build_secs if math.isfinite(self.build_secs) else 0.0
+        runs_per_sample = int(self.timing.get("number") or 1)
+        return build + sum(self.run_secs) * runs_per_sample

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from tensorese.records.task import Task
 from tensorese.workloads.errors import ModelError
 from tensorese.workloads.load import load_network
 from tensorese.workloads.network import Input, Network
 from tensorese.workloads.operators import operator_class
 from tensorese.workloads.prepare import prepare
-from tensorese.workloads.tasks import Task, tasks_of
+from tensorese.workloads.tasks import tasks_of
 
 __all__ = [
     "Input",

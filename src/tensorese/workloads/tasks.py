@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from tensorese.identity import workload_of
-from tensorese.records.nouns import Workload
+from tensorese.records.task import Task
 from tensorese.tvm_env import import_tvm
 from tensorese.workloads.errors import ModelError
 from tensorese.workloads.network import Network
@@ -17,24 +16,6 @@ from tensorese.workloads.winograd_kernels import is_transform
 
 # Calls a prepared function may keep: they only pass memory on.
 _PLUMBING = ("relax.call_", "relax.shape", "relax.memory", "relax.builtin", "relax.reshape")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Task:
-    """A workload on a target, with its weight in one network."""
-
-    name: str
-    """The fused operators, `conv2d_add_relu`: not unique, the workload's id is."""
-    operator: str
-    """Its class: `conv2d`, `dense`, `softmax`, ..."""
-    workload: Workload
-    target: str
-    weight: int
-    """How often the network runs it."""
-    flops: float
-    """Of one run, as TVM counts the program's own arithmetic."""
-    module: Any
-    """The unscheduled TIR, one function `main`: what MetaSchedule and a database see."""
 
 
 def tasks_of(

@@ -17,13 +17,13 @@ from tensorese.errors import MeasureError, TensoreseError
 from tensorese.measure.base import Measurer
 from tensorese.records.nouns import Status
 from tensorese.records.store import Store
+from tensorese.records.task import Task
 from tensorese.search.loop.config import TuneConfig, TuneError
 from tensorese.search.loop.events import BatchDone, Callback, Ended, NewBest
 from tensorese.search.loop.first_batch import open_records
 from tensorese.search.loop.tune_tasks import Run, select, tune_tasks
 from tensorese.search.proposers.by_name import PROPOSERS
 from tensorese.targets import Target
-from tensorese.workloads.tasks import Task
 from tuning_support import PLATFORM, TARGET, Guess, Ignorant, MadeUpMeasurer, matmul_task
 
 pytestmark = pytest.mark.tvm

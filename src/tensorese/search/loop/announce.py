@@ -16,7 +16,7 @@ from tensorese.search.loop.scheduler import NOISE
 from tensorese.search.loop.task import TuningTask
 
 if TYPE_CHECKING:
-    from tensorese.workloads.tasks import Task
+    from tensorese.records.task import Task
 
 
 def started(

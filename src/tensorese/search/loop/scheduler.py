@@ -10,7 +10,6 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from tensorese.measure.replay import cost_of
 from tensorese.records.nouns import Measurement, Status
 
 NOISE = 0.01
@@ -51,7 +50,7 @@ class Progress:
         for measurement in measurements:
             self.trials += 1
             self.stale += 1
-            self.secs += cost_of(measurement)
+            self.secs += measurement.cost_secs
             if measurement.status is Status.OK:
                 self.valid += 1
                 if measurement.latency < self.best * (1 - NOISE):

@@ -18,7 +18,7 @@ from tensorese.space.space import task_space
 from tensorese.targets import Target
 
 if TYPE_CHECKING:
-    from tensorese.workloads.tasks import Task
+    from tensorese.records.task import Task
 
 Seeds = Callable[[TaskState, int], list[Proposal]]
 """Up to so many rows worth trying first, from earlier runs."""

@@ -31,7 +31,7 @@ from tensorese.targets import Target
 from tensorese.tvm_env import toolchain_of
 
 if TYPE_CHECKING:
-    from tensorese.workloads.tasks import Task
+    from tensorese.records.task import Task
 
 # What must be the same for measurements of two sittings to be comparable.
 _TOOLS = ("tvm", "tvm_ffi", "llvm", "lowering", "cuda")
