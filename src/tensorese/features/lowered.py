@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from tensorese.errors import StoreError
 from tensorese.features.programs import ProgramSet
-from tensorese.language.accesses import Block, blocks_of, iterators
+from tensorese.language.accesses import Block, blocks_of, is_opaque, iterators
 from tensorese.records.nouns import Workload
 from tensorese.targets import Target
 
@@ -165,7 +165,7 @@ def class_of(block: Block) -> str:
     loops = [k for k, extent in enumerate(block.extents) if extent > 1]
     reducing = {k for k in loops if block.reduces[k]}
     if not any(block.reduces):
-        opaque = any(index[0] == "?" for read in reads for index in read.indices)
+        opaque = any(is_opaque(index) for read in reads for index in read.indices)
         return "gather" if opaque else "elementwise"
     if len(reads) < 2:
         return "reduction"
