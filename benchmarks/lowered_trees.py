@@ -3,21 +3,20 @@
     python benchmarks/lowered_trees.py extract --store data/cpu --platform znver4-2c --out DIR
     python benchmarks/lowered_trees.py judge --store data/cpu --platform znver4-2c --out DIR
 
-`extract` schedules every valid program again, postprocesses it for the platform's target and asks
-TVM's own `PerStoreFeature` for a vector a store; it needs TVM, no device, and asks for what DIR
-lacks. `judge` trains MetaSchedule's model (the score is the sum over stores, squared error), by
-XGBoost and by LightGBM, on all training tasks, settings chosen on validation tasks as those of the
-other trees are, and adds the test rows to `benchmarks/results/lowered_trees`, which
-`bench_models.py` reads.
+`extract` has the farm's build workers lower every valid program for the platform's target; it
+needs TVM, no device, and asks for what the cache in DIR lacks. `judge` trains MetaSchedule's model
+(the score is the sum over stores, squared error), by XGBoost and by LightGBM, on all training
+tasks, settings chosen on validation tasks as those of the other trees are, and adds the test rows
+to `benchmarks/results/lowered_trees`, which `bench_models.py` reads.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,9 +25,11 @@ import numpy as np
 import numpy.typing as npt
 
 from common import provenance, read_rows, result_file
+from tensorese.evaluation.metrics import TaskResult, summary
+from tensorese.features.lowered import LoweredCache
+from tensorese.features.programs import ProgramSet
+from tensorese.targets import Target
 
-CHUNK = 400
-"""Programs in one file: what a stopped run may lose."""
 SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
     "xgboost": (
         {"max_depth": 10, "gamma": 0.001, "min_child_weight": 0, "eta": 0.2},  # MetaSchedule's own
@@ -42,6 +43,8 @@ SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
     ),
 }
 ROUNDS = 200
+VALIDATION = 6
+"""Every so many-th training task chooses the settings."""
 Floats = npt.NDArray[np.float32]
 
 
@@ -57,111 +60,41 @@ def wanted(store_path: Path, platform: str) -> list[Any]:
     return sorted(found.values(), key=lambda m: (m.program.workload.id, m.program.id))
 
 
-def extract_part(job: tuple[Path, str, frozenset[str], Path]) -> str:
-    """One file: programs, how many stores each has, and the stores' vectors."""
-    store_path, platform, names, path = job
-    from tensorese.tvm_env import import_tvm
-
-    tvm = import_tvm("llvm")
-    extractor = tvm.s_tir.meta_schedule.feature_extractor.PerStoreFeature()
-    ids, counts, vectors, failed = [], [], [], 0
-    for m in wanted(store_path, platform):
-        if m.program.id not in names:
-            continue
-        try:
-            each = _features(tvm, extractor, m)
-        except (RuntimeError, ValueError, TypeError):
-            failed += 1
-            continue
-        ids.append(m.program.id)
-        counts.append(len(each))
-        vectors.append(each)
-    if not ids:
-        return f"{path.name}: {failed} programs that TVM does not take"
-    arrays = {"ids": np.array(ids), "counts": np.array(counts), "vectors": np.concatenate(vectors)}
-    scratch = path.with_suffix(".part.npz")
-    np.savez_compressed(scratch, **arrays)
-    os.replace(scratch, path)
-    return f"{path.name}: {len(ids)} programs, {failed} that TVM does not take"
-
-
-_CONTEXTS: dict[str, tuple[Any, Any, list[Any]]] = {}
-
-
-def _features(tvm: Any, extractor: Any, measurement: Any) -> Floats:
-    from tensorese.measure.jobs import trace_of
-    from tensorese.space.replay import tune_context
-    from tensorese.targets import Target
-
-    workload = measurement.program.workload
-    target = Target.from_json(measurement.platform.target)
-    if workload.id not in _CONTEXTS:
-        _CONTEXTS.clear()  # tasks come one after the other
-        module = tvm.ir.load_json(workload.module)
-        context = tune_context(module, target)
-        _CONTEXTS[workload.id] = (module, context, list(context.space_generator.postprocs))
-    module, context, postprocessors = _CONTEXTS[workload.id]
-    schedule = tvm.s_tir.Schedule(module)
-    trace = json.loads(trace_of(measurement.program, target))
-    tvm.s_tir.schedule.Trace.apply_json_to_schedule(trace, schedule)
-    if not measurement.program.tail:
-        schedule.enter_postproc()
-        for one in postprocessors:
-            one.apply(schedule)
-    candidate = tvm.s_tir.meta_schedule.MeasureCandidate(schedule, [])
-    found: Floats = extractor.extract_from(context, [candidate])[0].numpy().astype(np.float32)
-    return found
-
-
 def extract(args: argparse.Namespace) -> None:
-    folder = args.out / args.platform
-    folder.mkdir(parents=True, exist_ok=True)
-    known: set[str] = set()
-    for path in folder.glob("*.npz"):
-        with np.load(path, allow_pickle=False) as file:
-            known |= set(file["ids"].tolist())
-    names = [m.program.id for m in wanted(args.store, args.platform) if m.program.id not in known]
-    first = max((int(path.stem) + CHUNK for path in folder.glob("??????.npz")), default=0)
-    jobs = [
-        (
-            args.store,
-            args.platform,
-            frozenset(names[at : at + CHUNK]),
-            folder / f"{first + at:06d}.npz",
-        )
-        for at in range(0, len(names), CHUNK)
-    ]
-    started = time.monotonic()
-    with multiprocessing.get_context("spawn").Pool(args.workers, maxtasksperchild=8) as pool:
-        for k, told in enumerate(pool.imap_unordered(extract_part, jobs)):
-            spent = time.monotonic() - started
-            left = spent / (k + 1) * (len(jobs) - k - 1)
-            print(f"{told}; {left / 60:.1f} min left", flush=True)
+    from tensorese.measure.lowering import lower_programs
+
+    measurements = wanted(args.store, args.platform)
+    programs = [m.program for m in measurements]
+    started, first = time.monotonic(), -1
+
+    def report(done: int, total: int) -> None:
+        nonlocal first
+        first = done if first < 0 else first
+        if done % 200 == 0 or done == total:
+            rate = (done - first) / (time.monotonic() - started)
+            print(f"{done} of {total} programs, {rate:.1f} a second", flush=True)
+
+    target = Target.from_json(measurements[0].platform.target)
+    cache = lower_programs(args.out, programs, target, workers=args.workers, progress=report)
+    print(dict(Counter(cache.statuses(program.id for program in programs))))
 
 
 # -- judge -----------------------------------------------------------------------------------
 
 
 class Packed:
-    """Vectors of programs laid end to end, in the order of `ids`."""
+    """Rows of a program set from the cache of lowered programs."""
 
-    def __init__(self, folder: Path, ids: Sequence[str]) -> None:
-        known: dict[str, Floats] = {}
-        for path in sorted(folder.glob("*.npz")):
-            with np.load(path, allow_pickle=False) as file:
-                ends = np.cumsum(file["counts"])
-                parts = np.split(file["vectors"], ends[:-1])
-                known |= dict(zip(file["ids"].tolist(), parts, strict=True))
-        self.vectors = [known.get(name) for name in ids]
+    def __init__(self, folder: Path, programs: ProgramSet, target: Target) -> None:
+        self.ragged = LoweredCache(folder, target).of_programs(programs)
 
     def has(self, index: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return np.array([k for k in index if self.vectors[k] is not None], dtype=np.int64)
+        return index[self.ragged.counts[index] > 0]
 
     def rows(self, index: npt.NDArray[Any]) -> tuple[Floats, npt.NDArray[np.int64]]:
         """Vectors of these programs, and whose each one is."""
-        chosen = [self.vectors[k] for k in index]
-        owner = np.repeat(np.arange(len(index)), [len(one) for one in chosen])
-        return np.concatenate(chosen), owner
+        chosen = self.ragged.take(index)
+        return chosen.values, chosen.owner
 
 
 def fit(
@@ -203,26 +136,45 @@ def said_of(
     return np.bincount(owner, weights=model.predict(given), minlength=n)
 
 
-def judge(args: argparse.Namespace) -> None:
-    from tensorese.evaluation.ranked import judge_scores
-    from tensorese.evaluation.trees import installed_trees, tree_labels
+def sides(programs: ProgramSet) -> tuple[list[int], list[int]]:
+    """Training and validation tasks, dealt by operator as those of what ships."""
+    order = sorted(
+        range(len(programs.tasks)),
+        key=lambda k: (programs.workloads[programs.tasks[k]].operator, programs.tasks[k]),
+    )
+    validation = order[VALIDATION // 2 :: VALIDATION]
+    return [k for k in order if k not in set(validation)], validation
 
-    from ship_models import _mark, sides, told
-    from tensorese.evaluation.metrics import summary
+
+def ratios(results: Sequence[TaskResult]) -> dict[str, list[float]]:
+    """Top-1, top-5 and pairs ordered right, by task."""
+    return {r.task: [round(x, 5) for x in (r.ratio(1), r.ratio(5), r.pairwise)] for r in results}
+
+
+def mark(results: Sequence[TaskResult]) -> float:
+    """What settings are chosen by: the means of top-1, top-5 and the first five picks."""
+    each = [(r.ratio(1), r.ratio(5), r.steady) for r in results]
+    return float(np.mean(each)) if each else 0.0
+
+
+def judge(args: argparse.Namespace) -> None:
+    from tensorese.evaluation.judge import judge_scores
     from tensorese.features.programs import read_programs
     from tensorese.records.store import Store
+    from tensorese.training.labels import only, tree_labels
+    from tensorese.training.trees import installed_trees
 
     with Store.open(args.store) as store:
         programs = read_programs([store], split="train")
         test = read_programs([store], split="test")
-    from tensorese.training.physics import only
-
+        example = next(iter(store.measurements(platform=args.platform)))
+    target = Target.from_json(example.platform.target)
     train_set, test_set = only(programs, args.platform), only(test, args.platform)
-    mine = Packed(args.out / args.platform, train_set.ids)
+    mine = Packed(args.out, train_set, target)
     all_of = train_set.valid(0)
-    train, validation = sides(programs, programs.tasks)
+    train, validation = sides(programs)
 
-    tested = Packed(args.out / args.platform, test_set.ids)
+    tested = Packed(args.out, test_set, target)
 
     def grown(kind: str, tasks: Sequence[int], setting: dict[str, Any]) -> Any:
         index, labels = tree_labels(train_set, tasks)
@@ -241,13 +193,13 @@ def judge(args: argparse.Namespace) -> None:
         marks = []
         for setting in SETTINGS[kind]:
             found = scores(kind, grown(kind, train, setting), mine, train_set)
-            marks.append(_mark(judge_scores(train_set, args.platform, found, list(validation))))
+            marks.append(mark(judge_scores(train_set, args.platform, found, list(validation))))
             print(f"{kind} {setting}: {marks[-1]:.4f} on validation tasks", flush=True)
         best = SETTINGS[kind][int(np.argmax(marks))]
         model = grown(kind, range(len(programs.tasks)), best)
         found = scores(kind, model, tested, test_set)
         results = judge_scores(test_set, args.platform, found, list(range(len(test.tasks))))
-        figures = {**summary(results), "ratios": told(results)}
+        figures = {**summary(results), "ratios": ratios(results)}
         keep_row(args, f"{kind} on lowered features", best, figures, len(mine.has(all_of)))
 
 

@@ -25,6 +25,9 @@ from tensorese.errors import TensoreseError, did_you_mean
 from tensorese.features.context import context_of
 from tensorese.features.decisions import VERSION as DECISIONS_VERSION
 from tensorese.features.decisions import Named, named_features
+from tensorese.features.lowered import VERSION as LOWERED_VERSION
+from tensorese.features.lowered import LoweredCache
+from tensorese.features.lowered import Ragged as Ragged
 from tensorese.features.matrix import Context, Encoder, MatrixSpec, Template
 from tensorese.features.physics import MACHINES, Machine, feature_names, features_hash
 from tensorese.features.programs import Encoded, ProgramSet, encode_programs
@@ -56,23 +59,6 @@ class FeatureSet:
     """Whether the program must be lowered first, which takes TVM and milliseconds."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Ragged:
-    """Rows of programs laid end to end."""
-
-    values: Floats  # [rows of all programs, columns]
-    counts: npt.NDArray[np.int64]  # [n] rows of each; 0 where a program has none
-    coarse: Floats  # [n, coarse columns]
-
-    def __len__(self) -> int:
-        return len(self.counts)
-
-    @property
-    def owner(self) -> npt.NDArray[np.int64]:
-        """Whose each row is."""
-        return np.repeat(np.arange(len(self.counts)), self.counts)
-
-
 Features: TypeAlias = Floats | Named | Encoded | Ragged
 
 
@@ -97,8 +83,8 @@ def extractor(name: str) -> Extractor:
     entry = _entry(name)
     if entry.extract is None:
         raise FeatureError(
-            f"features of a program's decisions are computed here, but {name!r} needs the "
-            "lowered program; take it from measure.lower_programs"
+            f"features of decisions are computed here, but {name!r} needs the lowered program; "
+            "take it from measure.lowering.lower_programs"
         )
     return entry.extract
 
@@ -109,14 +95,22 @@ def extract(
     return extractor(name)(workload, sketch, decisions)
 
 
-def of_programs(name: str, programs: ProgramSet) -> Features:
-    """A set of all programs, in their order."""
+def of_programs(
+    name: str, programs: ProgramSet, *, lowered: LoweredCache | None = None
+) -> Features:
+    """A set of all programs, in their order; sets that lower are taken from the cache."""
     entry = _entry(name)
+    if entry.set.lowers:
+        if lowered is None:
+            raise FeatureError(
+                f"{name!r} is taken from a cache of lowered programs, but got none; make it with "
+                "measure.lowering.lower_programs"
+            )
+        return lowered.of_programs(programs)
     if entry.of_programs is None:
         raise FeatureError(
-            f"features of many tasks need common columns, but those of {name!r} are "
-            f"{'of lowered programs' if entry.set.lowers else 'named by sketch'}; "
-            f"{'use measure.lower_programs' if entry.set.lowers else 'extract them by sketch'}"
+            f"features of many tasks need common columns, but those of {name!r} are named by "
+            "sketch; extract them a sketch at a time"
         )
     return entry.of_programs(programs)
 
@@ -227,4 +221,5 @@ _SETS: Mapping[str, _Entry] = _registered(
         extract=_matrix,
         of_programs=lambda programs: encode_programs(programs, Encoder(MATRIX)),
     ),
+    _Entry(set=FeatureSet(name="lowered", version=LOWERED_VERSION, shape="ragged", lowers=True)),
 )

@@ -226,11 +226,12 @@ def touched(operand: Operand, lengths: Floats) -> Floats:
     """
     cells = box(operand, lengths)
     for dim, index in enumerate(operand.indices):
-        if not _opaque(index):
+        if not is_opaque(index):
             steps = lengths[:, sorted(iterators(index))].prod(1)
             cells[:, dim] = np.minimum(cells[:, dim], steps)
     return cells
 
 
-def _opaque(index: Index) -> bool:
-    return index[0] == "?" or any(_opaque(part) for part in index[1:] if isinstance(part, tuple))
+def is_opaque(index: Index) -> bool:
+    """Whether something in an index cannot be told from the module: another buffer's value, say."""
+    return index[0] == "?" or any(is_opaque(part) for part in index[1:] if isinstance(part, tuple))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import functools
 import gc
@@ -19,6 +20,7 @@ from typing import Any
 import tvm
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
+from tensorese.features.lowered import LowerStatus, store_rows
 from tensorese.identity import plain
 from tensorese.language.metaschedule import cut_tail
 from tensorese.measure import nvrtc
@@ -34,7 +36,7 @@ def serve(connection: Connection, settings: Message) -> None:
     gc.disable()  # what TVM leaves behind is reference-counted; growth gets a worker replaced
     while True:
         job = receive(connection)
-        send(connection, build(job))
+        send(connection, lower(job) if job.get("lower") else build(job))
 
 
 def warm_up(kind: str) -> None:
@@ -82,6 +84,53 @@ def build(job: Message) -> Message:
     reply["secs"] = time.perf_counter() - started
     reply["rss"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return reply
+
+
+def lower(job: Message) -> Message:
+    """Features of the lowered program; never raises for the program's fault."""
+    reply: Message = {"job": job["job"], "status": LowerStatus.OK, "error": ""}
+    try:
+        schedule = _lowerable(job)
+    except Exception as error:
+        reply |= {"status": LowerStatus.INVALID, "error": short(error)}
+    else:
+        try:
+            rows = store_rows(_rules(job["workload"], job["target"])[0], schedule)
+            reply["rows"] = base64.b64encode(rows.astype("<f4").tobytes()).decode()
+            if not len(rows):
+                reply["status"] = LowerStatus.NO_ROWS
+        except Exception as error:
+            reply |= {"status": LowerStatus.LOWER_ERROR, "error": short(error)}
+    reply["rss"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return reply
+
+
+def _lowerable(job: Message) -> Any:
+    """The schedule as it would be built, but for the postprocessors that only judge: the one of
+    CUDA lowers the whole program to do so."""
+    if not job["workload"]:
+        raise ValueError("a program without a module of TVM cannot be lowered")
+    _, unscheduled, rewriters = _rules(job["workload"], job["target"])
+    schedule = unscheduled.copy()
+    if job["trace"]:
+        tvm.s_tir.schedule.Trace.apply_json_to_schedule(json.loads(job["trace"]), schedule)
+    if job["postprocess"]:
+        schedule.enter_postproc()
+        if not all(one.apply(schedule) for one in rewriters):
+            raise ValueError("a postprocessor refused the schedule on this target")
+    return schedule
+
+
+@functools.lru_cache(maxsize=16)
+def _rules(workload: str, target: str) -> tuple[Any, Any, list[Any]]:
+    """A workload's context, its schedule before anything is done to it, and its rewriters."""
+    from tensorese.space.replay import VERIFIERS, tune_context
+
+    module = read_workload(workload)
+    context = tune_context(module, Target.from_json(target))
+    postprocessors = context.space_generator.postprocs
+    rewriters = [one for one in postprocessors if type(one).__name__ not in VERIFIERS]
+    return context, tvm.s_tir.Schedule(module), rewriters
 
 
 def load_module(job: Message) -> Any:

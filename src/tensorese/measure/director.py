@@ -17,9 +17,11 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from tensorese.errors import MeasureError
+from tensorese.features.lowered import LowerStatus, no_rows
 from tensorese.measure.base import Cancelled, Ticket
 from tensorese.measure.crew import Crew, Worker, take_crew
 from tensorese.measure.jobs import Job, Recorder, death_of
+from tensorese.measure.lowering import LowerJob, from_death, from_reply
 from tensorese.measure.second_look import SecondLook
 from tensorese.measure.sentinel import Sentinel
 from tensorese.measure.wire import Message, receive
@@ -48,6 +50,7 @@ class Director:
         self.tags = itertools.count()
         self.to_build: deque[Job] = deque()
         self.built: deque[Job] = deque()
+        self.to_lower: deque[LowerJob] = deque()
         self.timing_phase = False
         self.idle_deaths = 0
         self.foremen = 1
@@ -114,6 +117,9 @@ class Director:
         os.read(self.farm._wake_read, 4096)
         while self.farm._inbox:
             job = self.farm._inbox.popleft()
+            if isinstance(job, LowerJob):
+                self.to_lower.append(job)
+                continue
             self.second_look.expect(job)
             self.to_build.append(job)
 
@@ -158,6 +164,8 @@ class Director:
             elif isinstance(job, Job):
                 job.build = {}
                 self._infra_fault(job, "the foreman was killed")
+            elif isinstance(job, LowerJob):
+                self._not_lowered(job, Status.INFRA_ERROR, "the foreman was killed")
         self._start_crew()
 
     def _on_exit(self, pid: int, code: int) -> None:
@@ -173,10 +181,12 @@ class Director:
                 f"(exit code {code}: {words or 'silent'}); run tensorese doctor"
             )
         self._ask(worker.role, worker.lane)
-        if isinstance(worker.job, Job):
+        if isinstance(worker.job, Job | LowerJob):
             status, text = self._judge_death(worker, code)
             text += f": {words}" if words else ""
-            if status is Status.INFRA_ERROR:
+            if isinstance(worker.job, LowerJob):
+                self._not_lowered(worker.job, status, text)
+            elif status is Status.INFRA_ERROR:
                 self._infra_fault(worker.job, text)
             else:
                 self._finish(worker.job, status, error=text)
@@ -217,7 +227,9 @@ class Director:
         worker.deadline = math.inf
         self.idle_deaths = 0
         self._recycle_if_worn(worker, message)
-        if not isinstance(job, Job):
+        if isinstance(job, LowerJob):
+            job.finish(from_reply(message))
+        elif not isinstance(job, Job):
             self.sentinel.on_reply(worker.role, message)
         elif worker.role == "build":
             self._on_built(job, message)
@@ -261,6 +273,9 @@ class Director:
                 self._finish(job, Status.OK, run=job.run)
         for ticket in {job.ticket for job in waiting if not job.run}:
             ticket.put(Cancelled("cancelled before it was measured"))
+        for lowering in {job.ticket for job in self.to_lower}:
+            lowering.put(Cancelled("cancelled before it was lowered"))
+        self.to_lower.clear()
         if not self._is_timing():
             self.farm.settled.set()
 
@@ -301,6 +316,16 @@ class Director:
                 job.artifact = str(self.crew.scratch / f"{job.id}.so")
                 message = job.build_message(self.farm.target)
                 worker.give(job, message, self.config.build_timeout)
+            else:
+                self._give_lowering(worker)
+
+    def _give_lowering(self, worker: Worker) -> None:
+        """What is to be built comes first: somebody waits for its latency."""
+        while self.to_lower:
+            job = self.to_lower.popleft()
+            if not job.ticket.cancelled:
+                worker.give(job, job.message(self.farm.target), self.config.build_timeout)
+                return
 
     def _dispatch_runs(self) -> None:
         for worker in self._idle(self.run_role):
@@ -418,6 +443,15 @@ class Director:
         else:
             self.to_build.appendleft(job)
 
+    def _not_lowered(self, job: LowerJob, status: Status, text: str) -> None:
+        job.attempts += 1
+        if status is not Status.INFRA_ERROR:
+            job.finish(from_death(status, text))
+        elif job.attempts > self.config.retries:
+            job.finish(no_rows(LowerStatus.INFRA_ERROR, f"{text} ({job.attempts} times)"))
+        else:
+            self.to_lower.appendleft(job)
+
     def _finish(
         self, job: Job, status: Status, *, error: str = "", run: Message | None = None
     ) -> None:
@@ -447,7 +481,8 @@ class Director:
         )
 
     def fail_all(self, error: BaseException) -> None:
-        jobs = [*self.to_build, *self.built, *self.farm._inbox, *self.second_look.forget()]
-        jobs.extend(w.job for w in self.workers.values() if isinstance(w.job, Job))
+        jobs: list[Job | LowerJob] = [*self.to_build, *self.built, *self.to_lower]
+        jobs += [*self.farm._inbox, *self.second_look.forget()]
+        jobs += [w.job for w in self.workers.values() if isinstance(w.job, Job | LowerJob)]
         for ticket in {job.ticket for job in jobs}:
             ticket.put(error)

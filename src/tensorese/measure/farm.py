@@ -19,7 +19,8 @@ from tensorese.measure.base import Candidate, Journal, Measurer, Ticket
 from tensorese.measure.config import CorePlan, FarmConfig, plan_cores
 from tensorese.measure.director import Director
 from tensorese.measure.jobs import Job
-from tensorese.records.nouns import Platform
+from tensorese.measure.lowering import LowerJob, LowerTicket
+from tensorese.records.nouns import Platform, Program
 from tensorese.targets import Target, usable_cores
 
 
@@ -38,11 +39,11 @@ class Farm(Measurer):
         self.config = config or FarmConfig()
         self.platform = platform or target.platform()
         self.journal = journal
-        self.kind = target.kind
+        self.kind = self._kind()
         self.plan = self._plan_cores()
         self.best: dict[str, float] = {}
         """Best latency known per workload; hopeless candidates are cut short against it."""
-        self._inbox: deque[Job] = deque()
+        self._inbox: deque[Job | LowerJob] = deque()
         self._ids = itertools.count()
         self._closing = False
         self.cancelled = False
@@ -54,6 +55,9 @@ class Farm(Measurer):
         self._director = self._make_director()
         self._thread = threading.Thread(target=self._direct, name="tensorese-farm", daemon=True)
         self._thread.start()
+
+    def _kind(self) -> str:
+        return self.target.kind
 
     def _plan_cores(self) -> CorePlan:
         return plan_cores(self.target, self.config, usable_cores())
@@ -77,6 +81,18 @@ class Farm(Measurer):
         bests = self._shared_bests()
         for index, candidate in enumerate(candidates):
             self._inbox.append(Job(next(self._ids), index, candidate, ticket, bests))
+        if self._failure is not None:
+            ticket.put(self._failure)
+        self._wake()
+        return ticket
+
+    def lower(self, programs: Sequence[Program]) -> LowerTicket:
+        """Features of the lowered programs, by the workers that build; nothing is run."""
+        if self._closing:
+            raise MeasureError("a closed farm cannot lower programs; create another")
+        ticket = LowerTicket(len(programs))
+        for index, program in enumerate(programs):
+            self._inbox.append(LowerJob(next(self._ids), index, program, ticket))
         if self._failure is not None:
             ticket.put(self._failure)
         self._wake()

@@ -60,7 +60,7 @@ class Job:
         trace that nobody has postprocessed yet.
         """
         module = self.candidate.module
-        derive = not module and "tail" not in self.build and _is_open(self.candidate.program)
+        derive = not module and "tail" not in self.build and is_open(self.candidate.program)
         program = replace(self.program, tail="") if derive else self.program
         return {
             "target": target.to_json(),
@@ -97,7 +97,7 @@ def trace_of(program: Program, target: Target) -> str:
     return canonical_json(join_trace(body, sketch.slots, program.decisions, program.tail))
 
 
-def _is_open(program: Program) -> bool:
+def is_open(program: Program) -> bool:
     """Whether what postprocessing does to it on this platform is not known."""
     if program.sketch.dialect != "metaschedule" or program.sketch.body == EMPTY_TRACE:
         return False
