@@ -156,7 +156,6 @@ class Comparison:
 
     def model(self, platform: str, model: Model, name: str) -> Row | None:
         """By the model's own head for the platform, else its nearest; None for another kind."""
-        check_unseen(self.programs, model, name)
         wanted = target_of(platform, self.targets.get(platform, "{}"))
         near = {
             head: distance(wanted, target_of(head, model.card.targets.get(head, "{}")))
@@ -210,6 +209,8 @@ def compare(
         if platforms and not mine:
             continue
         comparison = Comparison(store, mine, again, networks)
+        for name, model in loaded:
+            check_unseen(comparison.programs, model, name)
         for platform in comparison.programs.platforms:
             say(f"{platform}: {len(comparison.programs.tasks)} test tasks")
             rows.append(comparison.random(platform))
