@@ -19,7 +19,7 @@ from common import ROOT, add_rows, provenance, read_rows, result_file
 from ship_few import FEW_LABELS
 from ship_models import LARGE, sides
 from tensorese.evaluation.metrics import mean_top_k
-from tensorese.evaluation.ranked import judge_scores
+from tensorese.evaluation.judge import judge_scores
 from tensorese.features.programs import read_programs
 from tensorese.records.store import Store
 from tensorese.training.physics import SmallSet, only, small_set

@@ -208,7 +208,7 @@ def judge(args: argparse.Namespace) -> None:
 
     from ship_models import _mark, sides, told
     from tensorese.evaluation.metrics import summary
-    from tensorese.evaluation.ranked import judge_scores
+    from tensorese.evaluation.judge import judge_scores
     from tensorese.features.programs import read_programs
     from tensorese.records.store import Store
 

@@ -23,7 +23,7 @@ import torch
 
 from common import ROOT, write_result
 from tensorese.evaluation.metrics import TaskResult, bootstrap, summary
-from tensorese.evaluation.ranked import judge_scores
+from tensorese.evaluation.judge import judge_scores
 from tensorese.features.programs import ProgramSet, read_programs
 from tensorese.measure.base import Candidate
 from tensorese.measure.replay import ReplayMeasurer

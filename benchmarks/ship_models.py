@@ -44,7 +44,7 @@ from tensorese.models.tree_votes import TreeVotes
 from common import ROOT, provenance
 from ship_few import FEW_LABELS, Few
 from tensorese.evaluation.metrics import TaskResult, summary
-from tensorese.evaluation.ranked import judge_scores
+from tensorese.evaluation.judge import judge_scores
 from tensorese.evaluation.splits import check_disjoint
 from tensorese.features.programs import ProgramSet, read_programs
 from tensorese.models.physics_net import SmallModel

@@ -22,7 +22,7 @@ import torch
 from common import ROOT, provenance
 from ship_models import CENTRED, GROWN, SQUARED
 from tensorese.evaluation.metrics import TaskResult
-from tensorese.evaluation.ranked import judge_scores
+from tensorese.evaluation.judge import judge_scores
 from tensorese.features.programs import ProgramSet, read_programs
 from tensorese.models.trees import mean_of
 from tensorese.records.store import Store

@@ -98,6 +98,7 @@ def test_the_oracle_is_of_second_measurements(store: Path, model: Path, tmp_path
     oracle, mine = _rows(rows, "oracle"), _rows(rows, "both")
     assert set(oracle) == {"lake-1c"}
     assert oracle["lake-1c"].figures["top1"] > 0.9
+    assert 0.9 < oracle["lake-1c"].pooled["top1_pooled"] <= 1.0
     # The model is held against it on the same programs.
     assert set(mine["lake-1c"].twice[5]) == set(oracle["lake-1c"].twice[5])
     assert all(0 < ratio <= 1 for ratio in mine["lake-1c"].twice[1].values())

@@ -9,7 +9,7 @@ import pytest
 
 from measurements_support import MeasurementMaker
 from tensorese.evaluation.metrics import judge
-from tensorese.evaluation.networks import network_use, pool
+from tensorese.evaluation.networks import network_use, pool, pooled_ratio
 from tensorese.features.programs import DataError
 from tensorese.records.networks import NetworkUse
 from tensorese.records.store import Store
@@ -32,6 +32,13 @@ def test_sums_are_weighted_by_use_and_pooled_over_networks() -> None:
     a, b = pooled.networks
     assert (a.network, a.tasks, b.network, b.tasks) == ("a", 2, "b", 1)
     assert a.top[1] == pytest.approx(20 / 30) and b.top[1] == pytest.approx(20 / 40)
+
+
+def test_the_same_from_ratios() -> None:
+    best = {"slow": 10.0, "fast": 1.0}
+    ratio = {"slow": 0.5, "fast": 1.0}
+    assert pooled_ratio(best, ratio, USE) == pytest.approx(40 / 70)
+    assert pooled_ratio(best, ratio, NetworkUse()) == pytest.approx(11 / 21)
 
 
 def test_a_random_order_is_of_expected_latencies() -> None:
