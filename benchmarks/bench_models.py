@@ -1,33 +1,34 @@
 """The table of the models that ship, from the rows that `ship_models.py` wrote.
 
-    python benchmarks/bench_models.py [ROWS.jsonl ...] [--again data/again]
+    python benchmarks/bench_models.py [ROWS.jsonl ...] [--check COMPARED.json]
 
 Test rows of every platform: figures are means over seeds and tasks, intervals and paired
 differences are bootstraps over tasks. Writes `benchmarks/results/bench_models/table.md`; without
-ROWS it reads what `benchmarks/results` has of `ship_models.py` and `lowered_trees.py`.
+ROWS it reads what `benchmarks/results` has of `ship_models.py` and `lowered_trees.py`. What was
+measured twice and the pairs come from `results/bench_models/shipped.json`, which is what
+`tensorese compare --trees --json` printed; `--check` shows that a later print is the same.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tensorese.evaluation.model_table import Bench, Row
 
-from common import RESULTS, ROOT, read_rows
+from common import RESULTS, read_rows
 from tensorese.evaluation.metrics import bootstrap
-from tensorese.models.catalog import SHIPPED
-from tensorese.models.physics_net import SmallModel
-from tensorese.records.store import Store
 
 LOWERED = "xgboost on lowered features"
 SAME_INPUTS = ("lightgbm", "xgboost")
 TREES = (*SAME_INPUTS, LOWERED, "lightgbm on lowered features")
 Rows = Sequence[dict[str, Any]]
+Twice = Mapping[str, Mapping[str, float]]
+"""By top1 and top5: ratios by task, among the programs that were measured twice."""
 
 
 def by_task(rows: Rows, k: int) -> dict[str, float]:
@@ -46,38 +47,47 @@ def gained(differences: Sequence[float]) -> str:
     return f"{interval.mean:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
 
 
-def ceilings(again: Path) -> dict[str, list[str]]:
+def ceilings(rows: Rows) -> dict[str, list[str]]:
     """Lines on the oracle of every platform that was measured twice, and on what ships beside it.
 
     Both are judged on the same programs; of what ships that is the one seed in the wheel.
     """
-    if not again.is_dir():
-        return {}
-    lines: dict[str, list[str]] = {}
-    with Store.open(again) as second:
-        for name in ("cpu", "h200"):
-            with Store.open(ROOT / "data" / name) as first:
-                bench = Bench(first, again=[second])
-                for platform in bench.programs.platforms:
-                    top = bench.ceiling(platform)
-                    mine = bench.model(platform, SmallModel(SHIPPED / platform), platform)
-                    if top is not None and mine is not None:
-                        lines[platform] = _beside_oracle(top, mine)
-    return lines
+    by_system = {(row["platform"], row["system"]): row["twice"] for row in rows if row["twice"]}
+    return {
+        platform: _beside_oracle(oracle, by_system[platform, platform])
+        for (platform, system), oracle in by_system.items()
+        if system == "oracle" and (platform, platform) in by_system
+    }
 
 
-def _beside_oracle(top: Row, mine: Row) -> list[str]:
-    behind = [
-        gained([mine.twice[k][task] - top.twice[k][task] for task in top.twice[k]]) for k in (1, 5)
-    ]
-    told = [
-        " | ".join(f"{np.mean(list(r.twice[k].values())):.3f}" for k in (1, 5)) for r in (top, mine)
+def _beside_oracle(oracle: Twice, mine: Twice) -> list[str]:
+    behind = [gained([mine[k][t] - oracle[k][t] for t in oracle[k]]) for k in ("top1", "top5")]
+    means = [
+        " | ".join(f"{np.mean(list(ratios[k].values())):.3f}" for k in ("top1", "top5"))
+        for ratios in (oracle, mine)
     ]
     return [
-        f"| | oracle: {len(top.twice[1])} tasks measured twice | {told[0]} | | | | |",
-        f"| | what ships, on the oracle's programs | {told[1]} | | "
+        f"| | oracle: {len(oracle['top1'])} tasks measured twice | {means[0]} | | | | |",
+        f"| | what ships, on the oracle's programs | {means[1]} | | "
         f"less the oracle's {behind[0]} | | top-5 {behind[1]} |",
     ]
+
+
+def differences(now: Rows, kept: Rows) -> list[str]:
+    """Figures of rows that both have and that are not equal to the four digits that are kept."""
+    known = {(row["platform"], row["system"]): row for row in kept}
+    return [
+        f"{row['platform']}, {row['system']}: {key}"
+        for row in now
+        for key, value in known.get((row["platform"], row["system"]), {}).items()
+        if not _same(row[key], value)
+    ]
+
+
+def _same(now: Any, kept: Any) -> bool:
+    if isinstance(kept, dict):
+        return now.keys() == kept.keys() and all(_same(now[key], kept[key]) for key in kept)
+    return bool(now == kept if isinstance(kept, str) else abs(now - kept) < 6e-5)
 
 
 def table(rows: Rows, tops: dict[str, list[str]]) -> list[str]:
@@ -187,14 +197,13 @@ def few(rows: Rows) -> list[str]:
     return lines
 
 
-def pairs(path: Path, lowered: Rows) -> list[str]:
+def pairs(shipped: Rows, lowered: Rows) -> list[str]:
     """Pairs ordered right by what ships (the one seed in the wheel), less those of each tree.
 
     Luck decides which of some near-best programs measured best, and so most of top-1; it has
     little part in this. Rows of `lowered` that have it by task stand beside.
     """
-    found = json.loads(path.read_text())
-    said = {(row["platform"], row["system"]): row["pairs"] for row in found if row.get("pairs")}
+    said = {(row["platform"], row["system"]): row["pairs"] for row in shipped if row.get("pairs")}
     for row in lowered:
         known = {task: figures[2] for task, figures in row["ratios"].items() if len(figures) > 2}
         if known:
@@ -235,27 +244,24 @@ def choices(rows: Rows) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("rows", type=Path, nargs="*")
-    parser.add_argument("--again", type=Path, default=ROOT / "data" / "again")
-    parser.add_argument(
-        "--beside",
-        type=Path,
-        default=RESULTS / "bench_models" / "shipped.json",
-        help="What `tensorese bench-models --trees --json` printed.",
-    )
+    parser.add_argument("--check", type=Path, help="What `tensorese compare --json` prints now.")
     args = parser.parse_args()
+    shipped = json.loads((RESULTS / "bench_models" / "shipped.json").read_text())
+    if args.check:
+        different = differences(json.loads(args.check.read_text()), shipped)
+        sys.exit("\n".join(different) or None)
     folders = [RESULTS / name for name in ("ship_models", "lowered_trees")]
     files = args.rows or [path for folder in folders for path in sorted(folder.iterdir())]
     rows = [row for path in files for row in read_rows(path) if "part" in row]
     test = [row for row in rows if row["part"] == "test"]
     lines = ["# The models that ship, on test rows", ""]
-    lines += table(test, ceilings(args.again))
+    lines += table(test, ceilings(shipped))
     lines += ["", "## All platforms of a store together", ""]
     lines += ["The platform's own model with trees, less each tree; paired by task.", ""]
     lines += together(test)
     lines += ["", "## A thousand labels", "", "Networks and trees, 3 seeds.", "", *few(test)]
-    if args.beside.exists():
-        lines += ["", "## Pairs ordered right", "", "Paired by task, intervals by bootstrap.", ""]
-        lines += pairs(args.beside, [row for row in test if "on lowered" in row["model"]])
+    lines += ["", "## Pairs ordered right", "", "Paired by task, intervals by bootstrap.", ""]
+    lines += pairs(shipped, [row for row in test if "on lowered" in row["model"]])
     lines += ["", "## Recipes on validation tasks", ""]
     lines += choices([row for row in rows if row["part"] == "validation"])
     (RESULTS / "bench_models" / "table.md").write_text("\n".join(lines) + "\n")

@@ -10,7 +10,7 @@ from tensorese.evaluation.metrics import (
     judge,
     mean_top_k,
     pairwise_accuracy,
-    pooled_top_k,
+    random_best,
     random_top_k,
     summary,
 )
@@ -31,6 +31,7 @@ def test_random_order_by_enumeration() -> None:
     for k in (1, 2, 3, 4):
         draws = [min(pick) for pick in itertools.combinations(LATENCY, k)]
         assert random_top_k(LATENCY, k) == pytest.approx(np.mean([1.0 / d for d in draws]))
+        assert random_best(LATENCY, k) == pytest.approx(np.mean(draws))
 
 
 def test_a_constant_model_scores_like_random_order() -> None:
@@ -45,12 +46,10 @@ def test_a_constant_model_scores_like_random_order() -> None:
     assert judge("t", np.zeros(50), latency).pairwise == 0.5
 
 
-def test_pooled_is_weighted_and_differs_from_the_mean() -> None:
+def test_the_mean_counts_every_task_alike() -> None:
     one = judge("slow", [1.0, 0.0], [20.0, 10.0])
     two = judge("fast", [1.0, 0.0], [1.0, 2.0])
     assert mean_top_k([one, two], 1) == pytest.approx(0.75)
-    assert pooled_top_k([one, two], 1) == pytest.approx(11 / 21)
-    assert pooled_top_k([one, two], 1, {"fast": 10.0, "slow": 0.0}) == 1.0
 
 
 def test_pairwise_ignores_equal_latencies() -> None:
@@ -66,9 +65,9 @@ def test_bootstrap_covers_the_mean_and_narrows() -> None:
 
 
 def test_summary_has_the_promised_keys() -> None:
-    found = summary([judge("t", -LATENCY, LATENCY)])
-    wanted = {"top1", "top5", "top10", "top1_pooled", "pairwise", "tasks"}
-    assert wanted | {"random_top1", "random_top5"} <= set(found)
+    figures = summary([judge("t", -LATENCY, LATENCY)])
+    wanted = {"top1", "top5", "top10", "pairwise", "regret", "tasks"}
+    assert wanted | {"random_top1", "random_top5"} <= set(figures)
 
 
 def test_scores_and_latencies_pair_up() -> None:

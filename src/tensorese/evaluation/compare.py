@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tensorese.evaluation.inputs import Inputs
 from tensorese.evaluation.judge import judge_scores
 from tensorese.evaluation.metrics import TaskResult, summary
-from tensorese.evaluation.networks import network_use, pool
+from tensorese.evaluation.networks import network_use, pool, pooled_ratio
 from tensorese.evaluation.noise import latencies, measured_twice, tasks_of_programs, top_ratios
 from tensorese.features.programs import DataError, ProgramSet, read_programs
 from tensorese.models.base import Model, load_model
@@ -67,6 +67,11 @@ class Twice:
     def ratios(self, merit: Mapping[str, float]) -> dict[int, dict[str, float]]:
         """Of a ranking by merit, the lowest first: top-1 and top-5 by task."""
         return {k: top_ratios(self.groups, self.label, merit, k) for k in (1, 5)}
+
+    @property
+    def best(self) -> dict[str, float]:
+        """Best latency by task."""
+        return {task: min(self.label[key] for key in keys) for task, keys in self.groups.items()}
 
 
 class Comparison:
@@ -152,11 +157,14 @@ class Comparison:
             note=f"measured again; of the tasks that were, {each:.0f} programs each",
             figures={**figures, "tasks": float(len(twice.groups))},
             twice=by_k,
+            pooled={
+                f"top{k}_pooled": pooled_ratio(twice.best, ratios, self.use)
+                for k, ratios in by_k.items()
+            },
         )
 
     def model(self, platform: str, model: Model, name: str) -> Row | None:
         """By the model's own head for the platform, else its nearest; None for another kind."""
-        check_unseen(self.programs, model, name)
         wanted = target_of(platform, self.targets.get(platform, "{}"))
         near = {
             head: distance(wanted, target_of(head, model.card.targets.get(head, "{}")))
@@ -210,6 +218,8 @@ def compare(
         if platforms and not mine:
             continue
         comparison = Comparison(store, mine, again, networks)
+        for name, model in loaded:
+            check_unseen(comparison.programs, model, name)
         for platform in comparison.programs.platforms:
             say(f"{platform}: {len(comparison.programs.tasks)} test tasks")
             rows.append(comparison.random(platform))

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tensorese.evaluation.inputs import Inputs
+from tensorese.evaluation.inputs import Inputs, of_tasks
 from tensorese.evaluation.judge import judge_scores
-from tensorese.evaluation.metrics import summary
+from tensorese.evaluation.metrics import TaskResult, summary
 from tensorese.evaluation.networks import network_use, pool
 from tensorese.evaluation.splits import check_disjoint
-from tensorese.features.programs import DataError, read_programs
+from tensorese.features.programs import DataError, ProgramSet, read_programs
 from tensorese.models.base import Model, ModelError
 from tensorese.records.networks import NetworkUse
 from tensorese.records.store import Store
@@ -32,22 +32,28 @@ def evaluate_model(
     seen = set(model.card.training_workloads)
     unseen = [k for k, task in enumerate(programs.tasks) if task not in seen]
     check_disjoint(seen, [programs.tasks[k] for k in unseen], programs.workloads)
-    results = judge_scores(programs, name, Inputs(programs).scores(model, name), unseen, thin=thin)
+    judged = of_tasks(programs, unseen)
+    results = _results(model, judged, name, thin) if unseen else []
     if not results:
         raise DataError(
-            f"eval judges unseen workloads with at least five valid programs, but of "
+            "eval judges unseen workloads with at least five valid programs, but of "
             f"{len(programs.tasks)} workloads on {name} {len(programs.tasks) - len(unseen)} were "
             "trained on and the rest hold fewer; give other records"
         )
-    use = _use(stores, programs.tasks, networks)
+    use = _use(stores, judged.tasks, networks)
     pooled = pool(results, use)
     return {
         "platform": name,
         **summary(results),
         "small_tasks": len(unseen) - len(results),
-        **pooled.to_dict(programs.workloads, use),
+        **pooled.to_dict(judged.workloads, use),
         **{f"random_top{k}_pooled": value for k, value in pooled.random.items()},
     }
+
+
+def _results(model: Model, programs: ProgramSet, platform: str, thin: bool) -> list[TaskResult]:
+    scores = Inputs(programs).scores(model, platform)
+    return judge_scores(programs, platform, scores, range(len(programs.tasks)), thin=thin)
 
 
 def _only_platform(stores: Sequence[Store], known: Sequence[str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,3 +31,29 @@ class Inputs:
         if model.needs not in self._read:
             self._read[model.needs] = inputs_of(model, self.programs)
         return model.rank(self._read[model.needs], platform).astype(np.float64)
+
+
+def of_tasks(programs: ProgramSet, tasks: Sequence[int]) -> ProgramSet:
+    """The programs of these tasks, in their order: features of no others are computed."""
+    kept = np.flatnonzero(np.isin(programs.task, np.asarray(tasks, dtype=np.int64)))
+    place = np.full(len(programs), -1)
+    place[kept] = np.arange(len(kept))
+    names = [programs.tasks[k] for k in sorted(tasks)]
+    number = np.full(len(programs.tasks), -1)
+    number[sorted(tasks)] = np.arange(len(names))
+    pairs = [k for k, pair in enumerate(programs.pairs) if pair.workload in set(names)]
+    renamed = np.full(len(programs.pairs), -1)
+    renamed[pairs] = np.arange(len(pairs))
+    return replace(
+        programs,
+        workloads={name: programs.workloads[name] for name in names},
+        pairs=tuple(programs.pairs[k] for k in pairs),
+        pair=renamed[programs.pair[kept]],
+        decisions=tuple(programs.decisions[k] for k in pairs),
+        members=tuple(place[programs.members[k]] for k in pairs),
+        task=number[programs.task[kept]],
+        tasks=tuple(names),
+        latency=programs.latency[kept],
+        failed=programs.failed[kept],
+        ids=tuple(programs.ids[k] for k in kept),
+    )

@@ -129,6 +129,14 @@ def pool(results: Sequence[TaskResult], use: NetworkUse) -> Pooled:
     )
 
 
+def pooled_ratio(best: Mapping[str, float], ratio: Mapping[str, float], use: NetworkUse) -> float:
+    """The same of tasks whose best latency and top-k ratio are known."""
+    tasks = use.of(best.keys()).weights or {"": dict.fromkeys(best, 1.0)}
+    uses = [(weight, task) for mine in tasks.values() for task, weight in mine.items()]
+    chosen = sum(weight * best[task] / ratio[task] for weight, task in uses)
+    return sum(weight * best[task] for weight, task in uses) / chosen
+
+
 def _top_k(uses: Sequence[tuple[float, TaskResult]], k: int) -> float:
     best = sum(weight * result.best for weight, result in uses)
     return best / sum(weight * result.chosen[k] for weight, result in uses)
