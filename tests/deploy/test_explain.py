@@ -11,7 +11,7 @@ from tensorese.deploy.arena import summary
 from tensorese.deploy.explain import explain, kernel_rows, sum_of_tasks
 from tensorese.deploy.folder import Run
 from tensorese.records.nouns import Sketch
-from tensorese.records.run_folder import BestProgram
+from tensorese.records.run_entries import BestProgram
 
 pytestmark = pytest.mark.null
 

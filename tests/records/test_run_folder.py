@@ -10,14 +10,8 @@ import pytest
 
 from tensorese.errors import StoreError, TensoreseError
 from tensorese.records.nouns import Sketch, Workload
-from tensorese.records.run_folder import (
-    BestProgram,
-    Pending,
-    PendingRow,
-    RunFolder,
-    RunFolderError,
-    RunHead,
-)
+from tensorese.records.run_entries import BestProgram, Pending, PendingRow, RunHead
+from tensorese.records.run_folder import RunFolder, RunFolderError
 
 pytestmark = pytest.mark.null
 

@@ -19,7 +19,7 @@ from tensorese.deploy.errors import DeployError
 from tensorese.deploy.plain import plain_schedule
 from tensorese.identity import structure_of, workload_of
 from tensorese.records.nouns import Workload, canonical_json
-from tensorese.records.run_folder import BestProgram
+from tensorese.records.run_entries import BestProgram
 from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
 

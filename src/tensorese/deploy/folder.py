@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tensorese.deploy.errors import DeployError
-from tensorese.records.run_folder import LIBRARY, BestProgram, RunFolder
+from tensorese.records.run_entries import BestProgram
+from tensorese.records.run_folder import LIBRARY, RunFolder
 
 
 @dataclass(frozen=True, kw_only=True)

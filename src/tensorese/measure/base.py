@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -141,6 +142,7 @@ class Measurer(ABC):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
 
 
 def failure_summary(measurements: Sequence[Measurement]) -> str:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tensorese.records.nouns import Measurement, Status
-from tensorese.records.run_folder import BestProgram, RunFolder
+from tensorese.records.run_entries import BestProgram
+from tensorese.records.run_folder import RunFolder
 from tensorese.search.contracts import Proposal
 from tensorese.search.loop.config import TuneConfig
 from tensorese.search.loop.events import NewBest, Started
 from tensorese.search.loop.finalists import Winner
 from tensorese.search.loop.scheduler import NOISE
 from tensorese.search.loop.task import TuningTask
-
-if TYPE_CHECKING:
-    from tensorese.records.task import Task
 
 
 def started(
@@ -65,12 +63,12 @@ def best_entries(
     tasks: Sequence[TuningTask], winners: dict[str, Winner]
 ) -> dict[str, dict[str, Any]]:
     """Winners by workload id, with what deploying them needs."""
-    named = {task.id: task.task for task in tasks}
+    named = {task.id: task for task in tasks}
     return {id_: _best(named[id_], winner) for id_, winner in winners.items()}
 
 
-def _best(task: Task, winner: Winner) -> dict[str, Any]:
-    program = winner.measurement.program
+def _best(tuned: TuningTask, winner: Winner) -> dict[str, Any]:
+    task, program = tuned.task, winner.measurement.program
     chosen = BestProgram(
         sketch=program.sketch,
         decisions=program.decisions,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tensorese.measure.base import Candidate
 from tensorese.records.nouns import Measurement, Platform, Program
-from tensorese.records.run_folder import PendingRow
+from tensorese.records.run_entries import PendingRow
 from tensorese.search.contracts import Proposal, Proposer, TaskState
 from tensorese.search.loop.config import TuneError
 from tensorese.search.loop.events import TaskLine

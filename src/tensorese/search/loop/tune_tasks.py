@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from tensorese.errors import did_you_mean
 from tensorese.measure.base import Measurer
 from tensorese.records.nouns import Platform
-from tensorese.records.run_folder import RunFolder, RunHead
+from tensorese.records.run_entries import RunHead
+from tensorese.records.run_folder import RunFolder
 from tensorese.records.store import Store
 from tensorese.search.contracts import Proposer, Ranker
 from tensorese.search.loop.budget import Budget

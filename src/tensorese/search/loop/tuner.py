@@ -18,7 +18,8 @@ from typing import Any
 
 from tensorese.measure.base import FINALIST, Cancelled, Measurer, Ticket, require_success
 from tensorese.records.nouns import Measurement, Status
-from tensorese.records.run_folder import Pending, RunFolder
+from tensorese.records.run_entries import Pending
+from tensorese.records.run_folder import RunFolder
 from tensorese.records.store import Store
 from tensorese.search.contracts import Proposal, Proposer
 from tensorese.search.loop import announce

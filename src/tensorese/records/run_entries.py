@@ -1,0 +1,143 @@
+"""What the files of a run folder say: its head, a batch in flight, a task's best program."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tensorese.records.nouns import Program, Sketch, Workload, content_id
+
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunHead:
+    """What must not change between sittings, and what describes the run."""
+
+    model: str
+    network: str
+    target: str
+    platform: str
+    tasks: Sequence[Mapping[str, Any]]
+    toolchain: Mapping[str, str]
+    config: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    peak_gflops: float | None = None
+    """Of the machine, where it is known."""
+
+    @property
+    def fingerprint(self) -> str:
+        ids = sorted(str(task["workload"]) for task in self.tasks)
+        tools = json.dumps(dict(self.toolchain), sort_keys=True)
+        return content_id("run", *ids, self.target, tools)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "version": VERSION,
+            "model": self.model,
+            "network": self.network,
+            "target": self.target,
+            "platform": self.platform,
+            "config": dict(self.config),
+            "environment": {"toolchain": dict(self.toolchain), **self.environment},
+            "fingerprint": self.fingerprint,
+            "peak_gflops": self.peak_gflops,
+            "tasks": [dict(task) for task in self.tasks],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class PendingRow:
+    """A proposed row, with the id of its sketch: its place in a list may differ by version."""
+
+    sketch: str
+    row: tuple[int, ...]
+    origin: str
+    score: float
+
+    def to_dict(self) -> dict[str, Any]:
+        score = self.score if self.score == self.score else None
+        return {"sketch": self.sketch, "row": list(self.row), "origin": self.origin, "score": score}
+
+    @classmethod
+    def from_dict(cls, entry: Mapping[str, Any]) -> PendingRow:
+        return cls(
+            sketch=str(entry["sketch"]),
+            row=tuple(int(value) for value in entry["row"]),
+            origin=str(entry["origin"]),
+            score=float("nan") if entry["score"] is None else float(entry["score"]),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pending:
+    """A batch that was proposed: its number, its task's workload id, and its rows."""
+
+    number: int
+    task: str
+    rows: Sequence[PendingRow]
+
+    def to_dict(self) -> dict[str, Any]:
+        rows = [row.to_dict() for row in self.rows]
+        return {"number": self.number, "task": self.task, "rows": rows}
+
+    @classmethod
+    def from_dict(cls, entry: Mapping[str, Any]) -> Pending:
+        rows = [PendingRow.from_dict(row) for row in entry["rows"]]
+        return cls(number=int(entry["number"]), task=str(entry["task"]), rows=rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestProgram:
+    """The program chosen for one task, and what it was measured at."""
+
+    sketch: Sketch
+    decisions: tuple[int, ...]
+    tail: str
+    latency: float
+    name: str
+    """Of its task, as are `weight` and `flops`."""
+    weight: int
+    flops: float
+    remeasured: tuple[float, ...] = ()
+    """Seconds of its turns as a finalist."""
+    verified: bool = False
+
+    def program(self, workload: Workload) -> Program:
+        return Program(
+            workload=workload, sketch=self.sketch, decisions=self.decisions, tail=self.tail
+        )
+
+    def to_dict(self, workload: Workload) -> dict[str, Any]:
+        sketch = self.sketch
+        slots = [list(slot) for slot in sketch.slots]
+        return {
+            "program": self.program(workload).id,
+            "sketch": {"dialect": sketch.dialect, "body": sketch.body, "slots": slots},
+            "decisions": list(self.decisions),
+            "tail": self.tail,
+            "latency": self.latency,
+            "remeasured": list(self.remeasured),
+            "verified": self.verified,
+            "name": self.name,
+            "weight": self.weight,
+            "flops": self.flops,
+        }
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> BestProgram:
+        sketch = row["sketch"]
+        slots = tuple((int(at), int(length)) for at, length in sketch["slots"])
+        return cls(
+            sketch=Sketch(dialect=str(sketch["dialect"]), body=str(sketch["body"]), slots=slots),
+            decisions=tuple(int(value) for value in row["decisions"]),
+            tail=str(row.get("tail", "")),
+            latency=float(row["latency"]),
+            name=str(row["name"]),
+            weight=int(row["weight"]),
+            flops=float(row["flops"]),
+            remeasured=tuple(float(secs) for secs in row.get("remeasured", ())),
+            verified=bool(row.get("verified", False)),
+        )
