@@ -122,10 +122,8 @@ class Measurer(ABC):
         """After `cancel`: waits until everything that was being measured is in the journal."""
 
     def thinking(self) -> AbstractContextManager[None]:
-        """Inside, the caller works hard: a measurer that times on its cores holds back meanwhile.
-
-        The default is for one that times elsewhere, or not at all.
-        """
+        """Inside, the caller works hard; a measurer made for that (`TuningFarm`) times nothing
+        meanwhile where it would share the caller's cores. The default holds nothing back."""
         return nullcontext()
 
     @abstractmethod
