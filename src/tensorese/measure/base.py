@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import queue
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -140,7 +139,6 @@ class Measurer(ABC):
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
 
 
 def failure_summary(measurements: Sequence[Measurement]) -> str:

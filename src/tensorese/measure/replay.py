@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from tensorese.errors import MeasureError
-from tensorese.measure.base import Cancelled, Candidate, Journal, Measurer, Ticket, cost_of
+from tensorese.measure.base import Cancelled, Candidate, Journal, Measurer, Ticket
 from tensorese.records.nouns import Measurement, Platform, Program, Status, content_id
 from tensorese.records.store import Split, Store
 
