@@ -82,7 +82,11 @@ class EnsembleRecipe(Recipe):
             networks = networks.with_head(wanted[0])
         trees = Trees(networks.needs.name, forests)
         members = [Member(model=networks), Member(model=trees, votes=recipe.grow.votes)]
-        return Trained(model=Ensemble(members), notes=self._notes(programs, wanted))
+        return Trained(
+            model=Ensemble(members),
+            notes=self._notes(programs, wanted),
+            learnt=programs if self.preset == "ship" else None,
+        )
 
     def _for_machine(self, programs: ProgramSet) -> Self:
         if programs.machine == "cpu" or self.fit != PhysicsRecipe().fit:
