@@ -109,14 +109,16 @@ def apply_settings(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
     """`--set key=value`: an unknown key, and one that the preset ignores, are refused."""
     places = _places(recipe)
     for key, text in settings.items():
-        if key in recipe.fixed():
-            raise DataError(f"--set {key} has no effect here: {recipe.fixed()[key]}; leave it out")
         if key not in places:
             raise DataError(
                 f"--set takes a known setting, but got {key!r}{did_you_mean(key, places)}; "
                 f"known: {', '.join(sorted(places))}"
             )
         recipe = _set(recipe, places[key], text)
+    # Last: one setting may allow another, in whatever order they are named.
+    for key, why in recipe.fixed().items():
+        if key in settings:
+            raise DataError(f"--set {key} has no effect here: {why}; leave it out")
     return recipe
 
 
