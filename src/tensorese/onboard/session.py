@@ -167,7 +167,8 @@ def learn(job: Onboarding, *, quick: bool = False) -> Adapted:
         command=f"tensorese onboard --minutes {job.minutes:g}",
         data_hash=programs.digest,
         split="none held out; the gain was measured before on one task in four",
-        training_workloads=programs.tasks,
+        # What the trunk has learnt from counts as seen.
+        training_workloads=tuple(dict.fromkeys([*programs.tasks, *_seen_by(choice.folder)])),
         metrics={
             "start": f"{job.choice.folder.name}, head {job.choice.head}",
             "trained": adapted.variant,
@@ -180,3 +181,7 @@ def learn(job: Onboarding, *, quick: bool = False) -> Adapted:
     )
     save_model(job.out, adapted.model, card, half=True)
     return adapted
+
+
+def _seen_by(folder: Path) -> list[str]:
+    return list(read_config(folder)["card"]["training_workloads"])
