@@ -97,9 +97,7 @@ class EnsembleRecipe(Recipe):
         usual = PhysicsRecipe().fit
         left = {k: v for k, v in GPU_FIT.items() if getattr(self.fit, k) == getattr(usual, k)}
         votes = GPU_VOTES if self.grow.votes == TreeFit().votes else self.grow.votes
-        return replace(
-            self, fit=replace(self.fit, **left), grow=replace(self.grow, votes=votes)
-        )
+        return replace(self, fit=replace(self.fit, **left), grow=replace(self.grow, votes=votes))
 
     def _forests(
         self,
