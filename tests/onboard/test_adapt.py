@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tensorese.evaluation.ranked import judge_scores
 from tensorese.evaluation.trees import tree_labels
 from tensorese.models.disk import Card
 from tensorese.models.folder import load_model, save_model
 
 from cpu_records_support import cpu_measurements
 from tensorese.evaluation.metrics import mean_top_k
+from tensorese.evaluation.ranked import judge_scores
 from tensorese.features.programs import ProgramSet, read_programs
 from tensorese.models.tlp import TLP
 from tensorese.models.trees import add_trees, from_lightgbm
