@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from tensorese.models.disk import Card
-from tensorese.models.folder import save_model
 
 from cpu_records_support import cpu_measurements
 from tensorese.cli import run
 from tensorese.collect.tasklist import ListedTask
 from tensorese.features.matrix import MatrixSpec
 from tensorese.models.catalog import Choice, choose
+from tensorese.models.disk import Card
+from tensorese.models.folder import save_model
 from tensorese.models.tlp import TLP, TLPConfig
 from tensorese.onboard.adapt import OnboardError
 from tensorese.onboard.session import STORE, Onboarding, learn, pick_tasks
