@@ -37,6 +37,11 @@ TINY = PhysicsFit(networks=2, steps=60, rows=256, lr=3e-3)
 FEW_STEPS = {"head": replace(TINY, steps=20)}
 
 
+@pytest.fixture(autouse=True)
+def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapting, "TREES", 20)
+
+
 @pytest.fixture(scope="module")
 def lakes(tmp_path_factory: pytest.TempPathFactory) -> ProgramSet:
     torch.set_num_threads(1)
@@ -127,8 +132,8 @@ def test_adapting_reports_held_out_tasks(
 def test_a_shipped_ensemble_learns_a_platform(
     labels: NewLabels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adapting, "VARIANTS", {"all": replace(TINY, steps=40)})
-    monkeypatch.setattr(adapting, "TREES", 20)
+    monkeypatch.setattr(adapting, "VARIANTS", {"all": replace(TINY, steps=20)})
+    monkeypatch.setattr(adapting, "FOLDS", 2)
     head = "emeraldrapids-2c"
     start = Start(SHIPPED / "mtl-cpu", head, NEW)
     assert start.votes.count > 0 and set(start.forests) == {"nearest"}
@@ -143,7 +148,8 @@ def test_a_shipped_ensemble_learns_a_platform(
 def test_a_users_tlp_learns_a_platform(
     labels: NewLabels, tlp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adapting, "VARIANTS", {"head": FEW_STEPS["head"], "all": TINY})
+    monkeypatch.setattr(adapting, "VARIANTS", {"all": replace(TINY, steps=40)})
+    monkeypatch.setattr(adapting, "FOLDS", 2)
     adapted = adapt(labels, NEW, tlp, OLD)
     assert isinstance(adapted.model, TLP) and adapted.model.platforms == (NEW,)
     assert str(adapted.votes) == "no trees"  # which read rows of hardware features
@@ -193,13 +199,12 @@ def test_trees_of_the_new_labels_are_taken_where_they_rank_better(
     pytest.importorskip("lightgbm")
     monkeypatch.setattr(adapting, "VARIANTS", FEW_STEPS)
     monkeypatch.setattr(adapting, "LEAST_LEAF", 2)
-    monkeypatch.setattr(adapting, "TREES", 40)
     tried = _noting(monkeypatch)
     adapted = adapt(labels, NEW, nearest, OLD)
     assert [len(marks) for marks in tried.values()] == [1 * FOLDS, 2 * FOLDS]
     assert next(iter(tried)) == 0  # this model came without any
     best = max(tried, key=lambda count: float(np.mean(tried[count])))
-    assert best == 2 * 40  # on two scales
+    assert best == 2 * adapting.TREES  # on two scales
     trees = trees_of(adapted.model)
     assert trees is not None and adapted.votes.whose == "own"
     assert len(trees.forests[NEW].roots) == best
@@ -242,7 +247,6 @@ def test_the_nearest_trees_are_corrected_where_that_ranks_better(
     pytest.importorskip("lightgbm")
     monkeypatch.setattr(adapting, "VARIANTS", FEW_STEPS)
     monkeypatch.setattr(adapting, "LEAST_LEAF", 2)
-    monkeypatch.setattr(adapting, "TREES", 40)
     old = NewLabels(only(lakes, OLD))
     forest = adapting.grow(old, OLD, range(12), Start(nearest, OLD, OLD))["own"]
     folder = with_trees(networks, {OLD: forest}, tmp_path / "model")
