@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from cpu_records_support import cpu_measurements
 from synthetic_support import synthetic_measurements
 from tensorese.cli import run
 from tensorese.records.importers import Skipped
@@ -48,9 +50,11 @@ def _refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def test_train_writes_a_model_folder(model: Path) -> None:
-    parts = {"model.safetensors", "trees.safetensors", "config.json", "card.md"}
-    assert {p.name for p in model.iterdir()} == parts
-    card = json.loads((model / "config.json").read_text())["card"]
+    assert {p.name for p in model.iterdir()} == {"model.safetensors", "config.json", "card.md"}
+    config = json.loads((model / "config.json").read_text())
+    assert config["kind"] == "mtl-tlp" and config["platforms"] == ["fast", "slow"]
+    assert config["section"]["spec"]["physics"] is False  # the language alone
+    card = config["card"]
     assert len(card["training_workloads"]) == 8  # of 10; fold 0 holds 2
     assert "fast held-out top1" in card["metrics"]
     assert "adding them" in card["metrics"]["transfer"]
@@ -91,6 +95,68 @@ def test_one_platform_is_asked_for_by_name(
 
 def _train(data: Path, out: Path, *more: str) -> tuple[str, ...]:
     return ("train", "tlp", "--data", str(data), "--out", str(out), *QUICK, *more)
+
+
+def test_features_beside_the_language(data: Path, tmp_path: Path) -> None:
+    one = ("--platform", "fast", "--features", "both", "--set", "knots=3", "--set", "epochs=1")
+    assert run(list(_train(data, tmp_path / "m", *one))) == 0
+    section = json.loads((tmp_path / "m" / "config.json").read_text())["section"]
+    assert section["spec"]["physics"] is True and section["knots"] == 3
+
+
+@pytest.mark.parametrize("kind", ["physics", "ensemble"])
+def test_other_kinds_in_one_command(
+    tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if kind == "ensemble":
+        pytest.importorskip("lightgbm")
+    with Store.open(tmp_path / "store", create=True) as store:
+        store.ingest(cpu_measurements(("lake-1c", "lake-2c")))
+    few = ["--set", "steps=4", "--set", "width=16"]
+    if kind == "ensemble":
+        few += ["--set", "trees=3", "--preset", "ship", "--platform", "lake-2c"]
+    where = ["--data", str(tmp_path / "store"), "--out", str(tmp_path / "m"), "--device", "cpu"]
+    assert run(["train", kind, *where, *few]) == 0
+    out, err = capsys.readouterr()
+    assert f"tensorese tune --model {tmp_path / 'm'}" in out
+    config = json.loads((tmp_path / "m" / "config.json").read_text())
+    assert config["kind"] == kind and "lake-2c" in config["card"]["targets"]
+    assert config["card"]["command"].startswith("tensorese")
+    if kind == "ensemble":
+        assert config["platforms"] == ["lake-2c"] and "also learnt from lake-1c" in err
+    else:
+        assert "lake-1c held-out top1" in config["card"]["metrics"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "says"),
+    [
+        ("tlp", ["--preset", "paper", "--set", "width=512"], "the preset paper is the published"),
+        ("tlp", ["--preset", "paper", "--features", "both"], "the preset paper is the published"),
+        ("tlp", ["--set", "knots=3"], "--set knots has no effect here: it needs --features both"),
+        ("tlp", ["--preset", "ship"], "--preset of tlp is one of default, paper, but got 'ship'"),
+        ("physics", ["--preset", "ship"], "--preset of physics is one of default, but got 'ship'"),
+        ("ensemble", ["--preset", "paper"], "--preset of ensemble is one of default, ship, but"),
+        ("mtl-tlp", ["--preset", "papre"], "did you mean 'paper'"),
+        ("physics", ["--features", "both"], "--features is for tlp and mtl-tlp, but physics reads"),
+        ("ensemble", ["--features", "language"], "--features is for tlp and mtl-tlp, but ensemble"),
+        ("physics", ["--set", "trees=3"], "--set takes a known setting, but got 'trees'"),
+        ("physics", ["--device", "cuda:99"], "--device cuda:99 needs a CUDA device"),
+    ],
+)
+def test_what_a_kind_does_not_take(
+    data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    kind: str,
+    arguments: list[str],
+    says: str,
+) -> None:
+    if "--device" in arguments and torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    where = ["--data", str(data), "--platform", "fast", "--out", str(tmp_path / "m")]
+    assert says in _refused(capsys, "train", kind, *where, *arguments)
+    assert not (tmp_path / "m").exists()
 
 
 def test_an_empty_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

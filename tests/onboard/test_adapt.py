@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,231 +9,278 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tensorese.evaluation.ranked import judge_scores
-from tensorese.evaluation.trees import tree_labels
-from tensorese.models.disk import Card
-from tensorese.models.folder import load_model, save_model
+from models_support import trees_model
 
-from cpu_records_support import cpu_measurements
-from tensorese.evaluation.metrics import mean_top_k
-from tensorese.features.programs import ProgramSet, read_programs
-from tensorese.models.tlp import TLP
-from tensorese.models.trees import add_trees, from_lightgbm
+from tensorese.evaluation.judge import judge_scores
+from tensorese.evaluation.metrics import TaskResult, mean_top_k
+from tensorese.features.matrix import Encoder
+from tensorese.features.programs import ProgramSet, encode_programs
+from tensorese.models.base import Card, Model, ModelError, load_model, save_model
+from tensorese.models.catalog import SHIPPED
+from tensorese.models.ensemble import Ensemble, Member
+from tensorese.models.physics_net import PhysicsNet
+from tensorese.models.tlp import TLP, TLPConfig, TLPNetwork
+from tensorese.models.trees import Forest, Trees, from_lightgbm
 from tensorese.onboard import adapt as adapting
-from tensorese.onboard.adapt import FOLDS, OnboardError, adapt, labelled, start_from
-from tensorese.records.store import Store
-from tensorese.training.physics import (
-    Run,
-    SmallRecipe,
-    SmallSet,
-    _train_many,
-    group_config,
-    only,
-    small_scores,
-    small_set,
-    to_standard,
-    train_small,
-)
+from tensorese.onboard.adapt import FOLDS, OnboardError, Start, Votes, adapt, labelled
+from tensorese.training.fine_tune import NewLabels
+from tensorese.training.groups import GroupConfig
+from tensorese.training.labels import only, tree_labels
+from tensorese.training.physics import FitJob, PhysicsFit, physics_set, train_physics
+from tensorese.training.trainer import TrainConfig, Trainer
+from training_support import cpu_programs, pairs_in_order
 
 pytestmark = pytest.mark.null
 
-TINY = SmallRecipe(networks=2, steps=60, rows=256, lr=3e-3)
+OLD, NEW = "lake-1c", "lake-2c"
+TINY = PhysicsFit(networks=2, steps=60, rows=256, lr=3e-3)
+FEW_STEPS = {"head": replace(TINY, steps=20)}
+
+
+@pytest.fixture(autouse=True)
+def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapting, "TREES", 20)
 
 
 @pytest.fixture(scope="module")
-def given(tmp_path_factory: pytest.TempPathFactory) -> SmallSet:
+def lakes(tmp_path_factory: pytest.TempPathFactory) -> ProgramSet:
     torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("toy")
-    with Store.open(folder, create=True) as store:
-        store.ingest(cpu_measurements(("lake-1c", "lake-2c")))
-        return small_set(read_programs([store]))
+    return cpu_programs(tmp_path_factory.mktemp("lakes"), (OLD, NEW))
 
 
 @pytest.fixture(scope="module")
-def nearest(given: SmallSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that knows `lake-1c` and a copy of it."""
-    folder = tmp_path_factory.mktemp("nearest")
+def labels(lakes: ProgramSet) -> NewLabels:
+    """What was measured on the new platform."""
+    return NewLabels(only(lakes, NEW))
+
+
+@pytest.fixture(scope="module")
+def networks(lakes: ProgramSet) -> PhysicsNet:
+    """They know the old platform and a copy of it."""
     twins = replace(
-        only(given.programs, "lake-1c"),
-        platforms=("lake-1c", "copy"),
-        latency=given.programs.latency[:, [0, 0]],
-        failed=given.programs.failed[:, [0, 0]],
+        only(lakes, OLD),
+        platforms=(OLD, "copy"),
+        latency=lakes.latency[:, [0, 0]],
+        failed=lakes.failed[:, [0, 0]],
     )
-    tasks = tuple(range(len(given.programs.tasks)))
-    model = train_small(given, [Run(programs=twins, tasks=tasks)], TINY)[0]
-    save_model(folder, model, Card(training_workloads=given.programs.tasks))
-    return folder
+    job = FitJob(programs=twins, tasks=tuple(range(12)))
+    return train_physics(physics_set(lakes), [job], TINY)[0]
 
 
-def _slow(given: SmallSet) -> SmallSet:
-    return replace(given, programs=only(given.programs, "lake-2c"))
+@pytest.fixture(scope="module")
+def nearest(networks: PhysicsNet, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_model(tmp_path_factory.mktemp("nearest"), networks, Card())
 
 
-def test_it_starts_where_the_nearest_head_is(given: SmallSet, nearest: Path) -> None:
-    old = load_model(nearest).model
-    new = start_from(nearest, "copy", "lake-2c").eval()
-    assert new.platforms == ("lake-2c",)
-    np.testing.assert_allclose(
-        small_scores(new, given, "lake-2c"), small_scores(old, given, "copy"), rtol=1e-5, atol=1e-6
+@pytest.fixture(scope="module")
+def tlp(lakes: ProgramSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As a user trains it, on the old platform."""
+    torch.manual_seed(0)
+    spec = lakes.spec(physics=False)
+    network = TLPNetwork(TLPConfig(spec=spec, width=32), (OLD,))
+    Trainer(
+        network,
+        only(lakes, OLD),
+        encode_programs(lakes, Encoder(spec)),
+        train_tasks=range(12),
+        config=TrainConfig(epochs=12, groups=GroupConfig(size=32, per_batch=4), lr=3e-3),
+    ).fit()
+    return save_model(tmp_path_factory.mktemp("tlp"), TLP(network.eval()), Card())
+
+
+def with_trees(networks: PhysicsNet, forests: dict[str, Forest], folder: Path) -> Path:
+    trees = Trees(networks.needs.name, forests)
+    model = Ensemble([Member(model=networks), Member(model=trees, votes=8)])
+    return save_model(folder, model, Card())
+
+
+def trees_of(model: Model) -> Trees | None:
+    member = model.member("trees") if isinstance(model, Ensemble) else None
+    if member is None:
+        return None
+    assert isinstance(member.model, Trees)
+    return member.model
+
+
+def test_it_starts_where_the_nearest_head_is(
+    lakes: ProgramSet, networks: PhysicsNet, nearest: Path
+) -> None:
+    new = Start(nearest, "copy", NEW).model()
+    assert new.platforms == (NEW,)
+    rows = new.read_all(lakes)
+    np.testing.assert_allclose(new.rank(rows, NEW), networks.rank(rows, "copy"), atol=1e-6)
+    assert not np.allclose(new.rank(rows, NEW), networks.rank(rows, OLD), atol=1e-3)
+
+
+def test_adapting_reports_held_out_tasks(
+    labels: NewLabels, nearest: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapting, "VARIANTS", {"head": TINY, "all": TINY})
+    adapted = adapt(labels, NEW, nearest, OLD)
+    assert adapted.model.platforms == (NEW,) and adapted.variant in ("head", "all")
+    assert adapted.gain.tasks == 3
+    assert 0 < adapted.gain.before[1] <= 1 and 0 < adapted.gain.after[1] <= 1
+    assert "3 held-out tasks" in adapted.gain.lines()[0]
+    start, tasks = Start(nearest, OLD, NEW).model(), range(12)
+    before, after = (pairs_in_order(m, labels.programs, NEW, tasks) for m in (start, adapted.model))
+    assert after > before
+    scores = adapted.model.rank(adapted.model.read_all(labels.programs), NEW)
+    judged = judge_scores(labels.programs, NEW, scores.astype(np.float64), tasks)
+    assert mean_top_k(judged, 1) > 0.5
+
+
+def test_a_shipped_ensemble_learns_a_platform(
+    labels: NewLabels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapting, "VARIANTS", {"all": replace(TINY, steps=20)})
+    monkeypatch.setattr(adapting, "FOLDS", 2)
+    head = "emeraldrapids-2c"
+    start = Start(SHIPPED / "mtl-cpu", head, NEW)
+    assert start.votes.count > 0 and set(start.forests) == {"nearest"}
+    adapted = adapt(labels, NEW, SHIPPED / "mtl-cpu", head)
+    assert adapted.model.platforms == (NEW,) and adapted.model.needs == start.networks.needs
+    before, after = (
+        pairs_in_order(m, labels.programs, NEW, range(12)) for m in (start.model(), adapted.model)
     )
+    assert after > before + 0.05
+
+
+def test_a_users_tlp_learns_a_platform(
+    labels: NewLabels, tlp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapting, "VARIANTS", {"all": replace(TINY, steps=40)})
+    monkeypatch.setattr(adapting, "FOLDS", 2)
+    adapted = adapt(labels, NEW, tlp, OLD)
+    assert isinstance(adapted.model, TLP) and adapted.model.platforms == (NEW,)
+    assert str(adapted.votes) == "no trees"  # which read rows of hardware features
+    before = pairs_in_order(Start(tlp, OLD, NEW).model(), labels.programs, NEW, range(12))
+    assert pairs_in_order(adapted.model, labels.programs, NEW, range(12)) > before + 0.05
+    # Kept in 16 bits, as onboarding keeps it.
+    again = load_model(save_model(tmp_path / "kept", adapted.model, Card(), half=True))
+    inputs = again.read_all(labels.programs)
+    np.testing.assert_allclose(again.rank(inputs, NEW), adapted.model.rank(inputs, NEW), atol=0.02)
+
+
+def test_trees_alone_cannot_learn_a_platform(labels: NewLabels, tmp_path: Path) -> None:
+    folder = save_model(tmp_path / "trees", trees_model((OLD,)), Card())
+    with pytest.raises(ModelError, match="learnt by networks, but a model of kind trees") as error:
+        adapt(labels, NEW, folder, OLD)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("says", ["the truth", "the opposite"])
 def test_the_nearest_trees_come_along_if_they_help(
-    given: SmallSet, nearest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str
+    labels: NewLabels,
+    networks: PhysicsNet,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    says: str,
 ) -> None:
     lightgbm = pytest.importorskip("lightgbm")
-    monkeypatch.setattr(adapting, "VARIANTS", {"head": replace(TINY, steps=20)})
+    monkeypatch.setattr(adapting, "VARIANTS", FEW_STEPS)
     monkeypatch.setattr(adapting, "can_grow", lambda: False)
-    shutil.copytree(nearest, tmp_path / "model")
-    programs = only(given.programs, "lake-2c")
-    index, labels = tree_labels(programs, range(len(programs.tasks)))
-    told = labels if says == "the truth" else 1 - labels
+    index, share = tree_labels(labels.programs, range(12))
+    taught = share if says == "the truth" else 1 - share
     settings = {"verbose": -1, "num_leaves": 63, "min_data_in_leaf": 2, "num_threads": 1}
-    data = lightgbm.Dataset(given.features[index], told)
-    forest = from_lightgbm(lightgbm.train(settings, data, 40))
-    add_trees(tmp_path / "model", {"copy": forest}, 8)
-    assert start_from(tmp_path / "model", "lake-1c", "lake-2c").trees is None
-    started = start_from(tmp_path / "model", "copy", "lake-2c").trees
-    assert started is not None and started.votes == 8 and set(started.forests) == {"lake-2c"}
-    found = adapt(_slow(given), "lake-2c", tmp_path / "model", "copy")
-    assert (found.model.trees is not None) == (says == "the truth")
+    rows = lightgbm.Dataset(labels.physics.features[index], taught)
+    forest = from_lightgbm(lightgbm.train(settings, rows, 40))
+    folder = with_trees(networks, {"copy": forest}, tmp_path / "model")
+    assert Start(folder, OLD, NEW).forests == {}
+    start = Start(folder, "copy", NEW)
+    assert start.votes == Votes(8) and set(start.forests) == {"nearest"}
+    adapted = adapt(labels, NEW, folder, "copy")
+    assert (trees_of(adapted.model) is not None) == (says == "the truth")
+    assert adapted.model.platforms == (NEW,)
 
 
 def test_trees_of_the_new_labels_are_taken_where_they_rank_better(
-    given: SmallSet, nearest: Path, monkeypatch: pytest.MonkeyPatch
+    labels: NewLabels, nearest: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("lightgbm")
-    monkeypatch.setattr(adapting, "VARIANTS", {"head": replace(TINY, steps=20)})
+    monkeypatch.setattr(adapting, "VARIANTS", FEW_STEPS)
     monkeypatch.setattr(adapting, "LEAST_LEAF", 2)
     tried = _noting(monkeypatch)
-    found = adapt(_slow(given), "lake-2c", nearest, "lake-1c")
+    adapted = adapt(labels, NEW, nearest, OLD)
     assert [len(marks) for marks in tried.values()] == [1 * FOLDS, 2 * FOLDS]
-    assert next(iter(tried)) == "none"  # this model came without any
-    assert found.votes.whose == ("own" if found.model.trees is not None else "nearest")
+    assert next(iter(tried)) == 0  # this model came without any
+    best = max(tried, key=lambda count: float(np.mean(tried[count])))
+    assert best == 2 * adapting.TREES  # on two scales
+    trees = trees_of(adapted.model)
+    assert trees is not None and adapted.votes.whose == "own"
+    assert len(trees.forests[NEW].roots) == best
 
 
-def _noting(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[float]]:
-    """How often, and how well, each number of trees was tried."""
-    tried: dict[str, list[float]] = {}
-    marks = adapting._marks
+def _noting(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[float]]:
+    """How well models with each number of trees ranked the tasks left out."""
+    tried: dict[int, list[float]] = {}
+    judged = adapting._judged
+    gain = adapting._gain
 
-    def noted(given: SmallSet, platform: str, model: TLP, tasks: Sequence[int]) -> list[float]:
-        found = marks(given, platform, model, tasks)
-        whose = "none" if model.trees is None else str(len(model.trees.forests[platform].roots))
-        tried.setdefault(whose, []).append(float(np.mean(found)))
-        return found
+    def noted(
+        programs: ProgramSet, platform: str, model: Model, tasks: Sequence[int]
+    ) -> list[TaskResult]:
+        results = judged(programs, platform, model, tasks)
+        trees = trees_of(model)
+        count = 0 if trees is None else len(trees.forests[platform].roots)
+        mark = np.mean([r.ratio(1) + r.steady + r.pairwise for r in results])
+        tried.setdefault(count, []).append(float(mark))
+        return results
 
-    monkeypatch.setattr(adapting, "_marks", noted)
+    def unnoted(*arguments: object) -> object:
+        with monkeypatch.context() as quiet:
+            quiet.setattr(adapting, "_judged", judged)
+            return gain(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(adapting, "_judged", noted)
+    monkeypatch.setattr(adapting, "_gain", unnoted)
     return tried
 
 
 def test_the_nearest_trees_are_corrected_where_that_ranks_better(
-    given: SmallSet, nearest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lakes: ProgramSet,
+    labels: NewLabels,
+    networks: PhysicsNet,
+    nearest: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("lightgbm")
-    monkeypatch.setattr(adapting, "VARIANTS", {"head": replace(TINY, steps=20)})
+    monkeypatch.setattr(adapting, "VARIANTS", FEW_STEPS)
     monkeypatch.setattr(adapting, "LEAST_LEAF", 2)
-    shutil.copytree(nearest, tmp_path / "model")
-    tasks = range(len(given.programs.tasks))
-    forest = adapting.grow(given, "lake-1c", tasks)["own"]
-    add_trees(tmp_path / "model", {"lake-1c": forest}, 8)
+    old = NewLabels(only(lakes, OLD))
+    forest = adapting.grow(old, OLD, range(12), Start(nearest, OLD, OLD))["own"]
+    folder = with_trees(networks, {OLD: forest}, tmp_path / "model")
     tried = _noting(monkeypatch)
-    found = adapt(_slow(given), "lake-2c", tmp_path / "model", "lake-1c")
+    adapted = adapt(labels, NEW, folder, OLD)
     count = len(forest.roots)  # its own are as many; corrected ones come on top
-    taught = str(count + adapting.TREES)
-    assert set(tried) == {"none", str(count), taught}
-    assert len(tried[str(count)]) == 4 * FOLDS and len(tried[taught]) == 2 * FOLDS
-    best = max(tried, key=lambda whose: max(tried[whose]))
-    assert best != "none" and found.model.trees is not None
+    corrected = count + adapting.TREES
+    assert set(tried) == {0, count, corrected}
+    assert len(tried[count]) == 4 * FOLDS and len(tried[corrected]) == 2 * FOLDS
+    best = max(tried, key=lambda trees: max(tried[trees]))
+    assert best != 0 and trees_of(adapted.model) is not None
 
 
 def test_without_lightgbm_no_tree_is_grown(
-    given: SmallSet, nearest: Path, monkeypatch: pytest.MonkeyPatch
+    labels: NewLabels, nearest: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adapting, "VARIANTS", {"head": replace(TINY, steps=20)})
+    monkeypatch.setattr(adapting, "VARIANTS", FEW_STEPS)
     monkeypatch.setattr(adapting, "can_grow", lambda: False)
-    found = adapt(_slow(given), "lake-2c", nearest, "lake-1c")
-    assert found.model.trees is None
-    assert str(found.votes) == "no trees"
+    adapted = adapt(labels, NEW, nearest, OLD)
+    assert isinstance(adapted.model, PhysicsNet)
+    assert str(adapted.votes) == "no trees"
 
 
-def test_standard_features_and_back(given: SmallSet, nearest: Path) -> None:
-    """The first layer takes over the scaling: the function stays what it was."""
-    model = load_model(nearest).model
-    plain = small_scores(model, given, "lake-1c")
-    inside = to_standard(model, given)
-    white = replace(given, encoded=given.standard)
-    np.testing.assert_allclose(small_scores(inside, white, "lake-1c"), plain, atol=2e-4)
-    again = to_standard(inside, given, back=True)
-    np.testing.assert_allclose(small_scores(again, given, "lake-1c"), plain, atol=2e-4)
+def test_a_frozen_trunk_stays(labels: NewLabels, nearest: Path) -> None:
+    start = Start(nearest, OLD, NEW)
+    new = adapting._fit(labels, start, range(12), "head", 0, True).tensors(half=False)
+    for name, tensor in start.networks.tensors(half=False).items():
+        assert np.array_equal(tensor, new[name]) == ("heads" not in name), name
 
 
-def test_training_ranks_what_it_was_trained_on(given: SmallSet, nearest: Path) -> None:
-    model = load_model(nearest).model
-    tasks = range(len(given.programs.tasks))
-    results = judge_scores(given.programs, "lake-1c", small_scores(model, given, "lake-1c"), tasks)
-    assert np.mean([r.pairwise for r in results]) > 0.75
-
-
-def test_adapting_reports_held_out_tasks(
-    given: SmallSet, nearest: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(adapting, "VARIANTS", {"head": TINY, "all": TINY})
-    found = adapt(_slow(given), "lake-2c", nearest, "lake-1c")
-    assert found.model.platforms == ("lake-2c",) and found.variant in ("head", "all")
-    assert found.gain.tasks == 3
-    assert 0 < found.gain.before[1] <= 1 and 0 < found.gain.after[1] <= 1
-    assert "3 held-out tasks" in found.gain.lines()[0]
-    scores = small_scores(found.model, given, "lake-2c")
-    mine = judge_scores(given.programs, "lake-2c", scores, range(12))
-    theirs = judge_scores(
-        given.programs, "lake-2c", small_scores(_start(nearest), given, "lake-2c"), range(12)
-    )
-    assert np.mean([r.pairwise for r in mine]) > np.mean([r.pairwise for r in theirs])
-    assert mean_top_k(mine, 1) > 0.5
-
-
-def _start(nearest: Path) -> TLP:
-    return start_from(nearest, "lake-1c", "lake-2c").eval()
-
-
-def test_a_frozen_trunk_stays(given: SmallSet, nearest: Path) -> None:
-    new = adapting._fit(_slow(given), "lake-2c", nearest, "lake-1c", range(12), "head", 0, True)
-    old = start_from(nearest, "lake-1c", "lake-2c")
-    for name, tensor in new.state_dict().items():
-        same = torch.equal(tensor, old.state_dict()[name])
-        assert same == ("heads" not in name), name
-    assert all(parameter.requires_grad for parameter in new.parameters())
-
-
-def test_too_few_tasks_are_refused(given: SmallSet, nearest: Path) -> None:
-    programs = _slow(given).programs
-    few = _cut(programs, 5)
-    assert len(labelled(few, "lake-2c")) == 5
+def test_too_few_tasks_are_refused(labels: NewLabels, nearest: Path) -> None:
+    latency = labels.programs.latency.copy()
+    latency[labels.programs.task >= 5] = np.nan
+    few = replace(labels.programs, latency=latency)
+    assert len(labelled(few, NEW)) == 5
     with pytest.raises(OnboardError, match="at least 8 tasks, but only 5"):
-        adapt(replace(given, programs=few), "lake-2c", nearest, "lake-1c")
-
-
-def _cut(programs: ProgramSet, tasks: int) -> ProgramSet:
-    latency = programs.latency.copy()
-    latency[programs.task >= tasks] = np.nan
-    return replace(programs, latency=latency)
-
-
-def test_runs_side_by_side_learn_too(given: SmallSet) -> None:
-    """As on a GPU: several seeds as one batch of models."""
-    tasks = tuple(range(len(given.programs.tasks)))
-    runs = [Run(programs=only(given.programs, "lake-1c"), tasks=tasks, seed=k) for k in range(2)]
-    models = _train_many(given, runs, replace(TINY, steps=30), "cpu")
-    scores = [small_scores(model, given, "lake-1c") for model in models]
-    assert not np.allclose(scores[0], scores[1])
-    for one in scores:
-        results = judge_scores(given.programs, "lake-1c", one, tasks)
-        assert np.mean([r.pairwise for r in results]) > 0.6
-
-
-def test_groups_are_as_long_as_tasks(given: SmallSet) -> None:
-    run = Run(programs=given.programs, tasks=tuple(range(12)))
-    config = group_config([run], SmallRecipe(rows=512))
-    assert (config.size, config.per_batch) == (32, 16)  # 24 programs a task
+        adapt(NewLabels(few), NEW, nearest, OLD)

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tensorese.models.mtl_tlp import MTLTLP
-from tensorese.models.trunk import TrunkConfig
 
-from tensorese.features.matrix import MatrixSpec
-from tensorese.models.tlp import TLPConfig
+from tensorese.models.physics_net import PhysicsConfig
 from tensorese.training.head_coupling import head_groups, pull, start_alike
+from tensorese.training.physics import PhysicsNetwork
 
 pytestmark = pytest.mark.null
 
 
-def model() -> MTLTLP:
-    trunk = TrunkConfig(style="physics", width=16, blocks=1)
-    config = TLPConfig(trunk=trunk, spec=MatrixSpec(machine="cpu"), members=2)
-    return MTLTLP(config, ("a", "b", "c"))
+def network() -> PhysicsNetwork:
+    config = PhysicsConfig(machine="cpu", networks=2, width=16, blocks=1)
+    return PhysicsNetwork(config, ("a", "b", "c"))
 
 
-def heads(of: MTLTLP) -> list[list[torch.Tensor]]:
+def heads(of: PhysicsNetwork) -> list[list[torch.Tensor]]:
     return head_groups(dict(of.named_parameters()))
 
 
 def test_groups_are_heads_of_one_network() -> None:
-    found = heads(model())
+    found = heads(network())
     assert len(found) == 2 * 4  # two networks, two layers with weight and bias
     assert all(len(group) == 3 for group in found)
     shapes = [{tuple(tensor.shape) for tensor in group} for group in found]
@@ -33,13 +30,15 @@ def test_groups_are_heads_of_one_network() -> None:
 
 
 def test_heads_start_alike_and_networks_do_not() -> None:
-    started = heads(start_alike(model()))
+    alike = network()
+    start_alike(alike)
+    started = heads(alike)
     assert all(torch.equal(group[0], tensor) for group in started for tensor in group)
     assert not torch.equal(started[0][0], started[4][0])
 
 
 def test_a_pull_shrinks_differences_and_keeps_the_mean() -> None:
-    group = heads(model())[0]
+    group = heads(network())[0]
     before = torch.stack([tensor.detach().clone() for tensor in group])
     pull([group], 0.25)
     after = torch.stack([tensor.detach() for tensor in group])

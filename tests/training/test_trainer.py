@@ -8,17 +8,14 @@ from typing import Any
 
 import pytest
 import torch
-from tensorese.models.mtl_tlp import MTLTLP
-from tensorese.models.trunk import TrunkConfig
-from tensorese.training.recipe import judge_model
 
 from tensorese.features.matrix import Encoder
 from tensorese.features.programs import ProgramSet, encode_programs
-from tensorese.models.tlp import TLPConfig
+from tensorese.models.tlp import MTLTLP, TLPConfig, TLPNetwork
 from tensorese.training.checkpoint import CheckpointError
 from tensorese.training.distributed import launched
 from tensorese.training.groups import GroupConfig
-from tensorese.training.stacked import ManyTrainer
+from tensorese.training.recipes.base import judge_model
 from tensorese.training.trainer import (
     Labels,
     TrainConfig,
@@ -26,41 +23,26 @@ from tensorese.training.trainer import (
     learning_rate,
     total_loss,
 )
+from training_support import Killed, kill_after
 
 pytestmark = pytest.mark.null
 
 CONFIG = TrainConfig(epochs=4, groups=GroupConfig(size=16, per_batch=4), lr=3e-3, average=0.9)
 
 
-def _build(toy: ProgramSet, seed: int = 0) -> MTLTLP:
-    torch.manual_seed(seed)
-    trunk = TrunkConfig(width=16, heads=2)
-    return MTLTLP(TLPConfig(trunk=trunk, spec=toy.spec()), toy.platforms)
-
-
 def _trainer(toy: ProgramSet, config: TrainConfig = CONFIG, **more: Any) -> Trainer:
-    model = _build(toy)
-    encoded = encode_programs(toy, Encoder(model.config.spec))
-    return Trainer(model, toy, encoded, train_tasks=range(4), config=config, **more)
-
-
-class _Killed(Exception):
-    pass
-
-
-def _kill_after(epoch: int) -> Any:
-    def progress(entry: dict[str, Any]) -> None:
-        if entry["epoch"] == epoch + 1:
-            raise _Killed  # before this epoch's checkpoint is written
-
-    return progress
+    torch.manual_seed(0)
+    spec = toy.spec()
+    network = TLPNetwork(TLPConfig(spec=spec, width=16, heads=2), toy.platforms)
+    encoded = encode_programs(toy, Encoder(spec))
+    return Trainer(network, toy, encoded, train_tasks=range(4), config=config, **more)
 
 
 def test_resume_after_a_kill_is_exact(toy: ProgramSet, tmp_path: Path) -> None:
     whole = _trainer(toy).fit()
     state = tmp_path / "state.safetensors"
-    with pytest.raises(_Killed):
-        _trainer(toy).fit(resume_from=state, progress=_kill_after(2))
+    with pytest.raises(Killed):
+        _trainer(toy).fit(resume_from=state, progress=kill_after(2))
     resumed = _trainer(toy)
     model = resumed.fit(resume_from=state)
     assert [entry["epoch"] for entry in resumed.history] == [1, 2, 3, 4]
@@ -81,12 +63,14 @@ def test_a_foreign_checkpoint_is_refused(toy: ProgramSet, tmp_path: Path) -> Non
 def test_training_learns_an_unseen_task(toy: ProgramSet) -> None:
     trainer = _trainer(toy, replace(CONFIG, epochs=30))
     batch = torch.from_numpy(trainer.groups.epoch(0)[0])
+    trainer.model.eval()
     before = trainer.loss(batch).item()
-    model = trainer.fit()
+    network = trainer.fit().eval()
     assert trainer.loss(batch).item() < 0.6 * before
-    found = judge_model(model, trainer.batch, toy, "fast", [4, 5])
-    assert found["pairwise"] > 0.7
-    assert found["top1"] > found["random_top1"] + 0.1
+    assert isinstance(network, TLPNetwork)
+    judged = judge_model(MTLTLP(network), toy, "fast", [4, 5], trainer.batch)
+    assert judged["pairwise"] > 0.7
+    assert judged["top1"] > judged["random_top1"] + 0.1
 
 
 def test_early_stop_keeps_the_best(toy: ProgramSet) -> None:
@@ -104,27 +88,6 @@ def test_rate_rises_then_falls() -> None:
     rates = [learning_rate(CONFIG, step, 100) for step in range(100)]
     assert rates[0] < rates[4] == max(rates)
     assert rates[-1] < 0.01 * max(rates)
-
-
-def test_stacked_training_is_training(toy: ProgramSet) -> None:
-    """Without dropout a stacked model takes the same steps as one alone."""
-
-    def build(seed: int) -> MTLTLP:
-        torch.manual_seed(seed)
-        trunk = TrunkConfig(width=16, heads=2, dropout=0.0, noise=0.0)
-        return MTLTLP(TLPConfig(trunk=trunk, spec=spec), toy.platforms)
-
-    # Physical features that are alike in all toy programs have gradients of rounding errors.
-    spec = toy.spec(physics=False)
-    encoded = encode_programs(toy, Encoder(spec))
-    config = replace(CONFIG, epochs=2)
-    many = ManyTrainer(build, encoded, [(toy, range(4), 0), (toy, range(3), 7)], config, "cpu")
-    many.fit()
-    alone = Trainer(build(0), toy, encoded, train_tasks=range(4), config=config)
-    assert many.per_epoch == alone.groups.per_epoch
-    model = alone.fit()
-    for name, value in model.named_parameters():
-        torch.testing.assert_close(value.data, many.weights(0)[name], rtol=2e-3, atol=2e-4)
 
 
 def _train_in_process(rank: int, port: int, toy: ProgramSet, queue: Any) -> None:

@@ -38,8 +38,7 @@ def onboard(
     The same command again goes on with its store. Ctrl-C ends the measuring, not the learning.
     """
     from tensorese.cli.collect_view import Lines
-    from tensorese.models.base import read_config
-    from tensorese.models.catalog import Choice, user_models
+    from tensorese.models.catalog import user_models
     from tensorese.onboard import session
     from tensorese.targets import Target
 
@@ -47,13 +46,10 @@ def onboard(
         raise click.UsageError(f"--minutes must be positive, but got {minutes:g}")
     if source and not source.startswith("zoo:") and not Path(source).exists():
         raise click.UsageError(f"--tasks is a list, store or zoo:NAME, but {source} does not exist")
-    heads = None if start is None else read_config(start)["platforms"]
+    asked = None if start is None else session.start_at(start)
     parsed = Target.parse(target)
     platform = parsed.platform(name)
-    if start is None or heads is None:
-        choice = _nearest(platform)
-    else:
-        choice = Choice(folder=start, head=heads[0], why="as asked")
+    choice = _nearest(platform) if asked is None else asked
     folder = out or user_models() / platform.name
     tasks = session.pick_tasks(_tasks(source, parsed))
     job = session.Onboarding(

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from tensorese.features.base import FeatureSet, version_of
 from tensorese.features.context import context_of
 from tensorese.features.matrix import Encoder, MatrixSpec, Template, paper_spec
+from tensorese.features.physics import features_hash
 from tensorese.features.programs import ProgramSet, encode_programs
 from tensorese.language.vocabulary import NAME_SLOTS, TYPE_SLOTS, Vocabulary
 from tensorese.models.base import Floats, Model, ModelError, Tensors, register
@@ -395,6 +396,12 @@ class TLPNetwork(Network):
 # ---- models -------------------------------------------------------------------------------------
 
 
+def _version(spec: MatrixSpec) -> str:
+    """Of the matrix and, where they stand beside it, of the hardware features."""
+    beside = (features_hash(spec.machine),) if spec.physics else ()
+    return version_of(astuple(spec), Vocabulary().hash, *beside)
+
+
 @register
 class TLP(Model):
     kind: ClassVar[str] = "tlp"
@@ -408,7 +415,7 @@ class TLP(Model):
         self.encoder = Encoder(network.config.spec)
         self.needs = FeatureSet(
             name="matrix",
-            version=version_of(astuple(network.config.spec), Vocabulary().hash),
+            version=_version(network.config.spec),
             shape="matrix",
         )
         self._templates: dict[tuple[str, str], tuple[Template, SketchTensors]] = {}

@@ -14,7 +14,7 @@ from tensorese.collect.collector import Tally
 from tensorese.collect.session import GivenProgram, Session, collect
 from tensorese.collect.tasklist import ListedTask
 from tensorese.features.base import extract
-from tensorese.models.base import Model, load_model
+from tensorese.models.base import Model, load_model, read_config
 from tensorese.models.catalog import Choice
 from tensorese.onboard.adapt import Adapted, OnboardError
 from tensorese.onboard.probes import choose_probes, spread_tasks
@@ -31,6 +31,9 @@ MOST_TASKS = 120
 PREPARING = 0.25
 """Share of the time that building spaces may take."""
 
+LEARNERS = ("ensemble", "physics", "tlp", "mtl-tlp")
+"""Kinds whose networks can be given a head for a new platform."""
+
 Say = Callable[[str], None]
 Watch = Callable[[Tally], None]
 
@@ -44,6 +47,17 @@ class Onboarding:
     """Of the model and, below it, the store."""
     choice: Choice
     seed: int = 0
+
+
+def start_at(folder: Path) -> Choice:
+    """The model that was asked for, by its first head; refused before anything is measured."""
+    config = read_config(folder)
+    if config["kind"] not in LEARNERS:
+        raise OnboardError(
+            f"a platform is learnt by networks, but {folder} is of kind {config['kind']}; "
+            f"start from one of {', '.join(LEARNERS)}"
+        )
+    return Choice(folder=folder, head=config["platforms"][0], why="as asked")
 
 
 def pick_tasks(tasks: Sequence[ListedTask], n: int = MOST_TASKS) -> list[ListedTask]:
@@ -153,7 +167,8 @@ def learn(job: Onboarding, *, quick: bool = False) -> Adapted:
         command=f"tensorese onboard --minutes {job.minutes:g}",
         data_hash=programs.digest,
         split="none held out; the gain was measured before on one task in four",
-        training_workloads=programs.tasks,
+        # What the trunk has learnt from counts as seen.
+        training_workloads=tuple(dict.fromkeys([*programs.tasks, *_seen_by(choice.folder)])),
         metrics={
             "start": f"{job.choice.folder.name}, head {job.choice.head}",
             "trained": adapted.variant,
@@ -166,3 +181,7 @@ def learn(job: Onboarding, *, quick: bool = False) -> Adapted:
     )
     save_model(job.out, adapted.model, card, half=True)
     return adapted
+
+
+def _seen_by(folder: Path) -> list[str]:
+    return list(read_config(folder)["card"]["training_workloads"])

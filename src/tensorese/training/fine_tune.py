@@ -75,4 +75,4 @@ def fine_tune(
         network, labels.programs, labels.encoded(model), train_tasks=job.tasks, config=config
     )
     trainer.fit()
-    return TLP(network.requires_grad_(True).eval())
+    return type(model)(network.requires_grad_(True).eval())

@@ -257,8 +257,17 @@ def tune_physics(
     """Trains the heads, or all, on from where the model stands."""
     network = to_network(model)
     for name, parameter in network.named_parameters():
-        parameter.requires_grad_(not heads_only or "heads" in name)
-    return _fit_standard(data, job, fit, to_standard(network, data))
+        parameter.requires_grad_(not heads_only or _is_head(name))
+    tuned = _fit_standard(data, job, fit, to_standard(network, data))
+    if not heads_only:
+        return tuned
+    # Standardising and back rounds the first layer: a frozen trunk is the one that was there.
+    heads = {name: tensor for name, tensor in tuned.weights.items() if _is_head(name)}
+    return PhysicsNet(model.config, model.platforms, {**model.weights, **heads})
+
+
+def _is_head(name: str) -> bool:
+    return ".heads." in name
 
 
 def _fit_standard(

@@ -40,6 +40,8 @@ class Selection:
     """The network that is held out: none of its workloads is trained on, wherever it occurs."""
 
     def __str__(self) -> str:
+        if self.fold < 0 and not self.held_out:
+            return "none held out"
         return f"{self.split}, {self.held_out or f'fold {self.fold}'} held out"
 
 
@@ -79,6 +81,8 @@ class Trained:
     metrics: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     """What a person should know of how it went."""
+    learnt: ProgramSet | None = None
+    """All that was learnt from, where that is more than the job's own programs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,14 +109,16 @@ def apply_settings(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
     """`--set key=value`: an unknown key, and one that the preset ignores, are refused."""
     places = _places(recipe)
     for key, text in settings.items():
-        if key in recipe.fixed():
-            raise DataError(f"--set {key} has no effect here: {recipe.fixed()[key]}; leave it out")
         if key not in places:
             raise DataError(
                 f"--set takes a known setting, but got {key!r}{did_you_mean(key, places)}; "
                 f"known: {', '.join(sorted(places))}"
             )
         recipe = _set(recipe, places[key], text)
+    # Last: one setting may allow another, in whatever order they are named.
+    for key, why in recipe.fixed().items():
+        if key in settings:
+            raise DataError(f"--set {key} has no effect here: {why}; leave it out")
     return recipe
 
 
@@ -278,24 +284,26 @@ def train_model(
     trained = recipe.train(job)
     metrics = {**trained.metrics, **_held_out_metrics(trained.model, programs, sides)}
     if rank == 0:
-        save_model(out, trained.model, _card(recipe, job, trained.model, metrics, command))
+        save_model(out, trained.model, _card(recipe, job, trained, metrics, command))
         state.unlink(missing_ok=True)
     return Outcome(folder=out, metrics=metrics, notes=trained.notes)
 
 
 def _card(
-    recipe: Recipe, job: TrainingJob, model: Model, metrics: Mapping[str, Any], command: str
+    recipe: Recipe, job: TrainingJob, trained: Trained, metrics: Mapping[str, Any], command: str
 ) -> Card:
     settings = {k: v for k, v in dataclasses.asdict(recipe).items() if k != "selection"}
     targets = {name: text for store in job.stores for name, text in store.targets().items()}
+    learnt = trained.learnt
+    seen = tuple(_ids(job.programs, job.sides.seen)) if learnt is None else learnt.tasks
     return Card(
         command=command,
-        data_hash=job.programs.digest,
+        data_hash=(learnt or job.programs).digest,
         split=str(recipe.selection),
-        training_workloads=tuple(_ids(job.programs, job.sides.seen)),
+        training_workloads=seen,
         train=settings,
         metrics=metrics,
-        targets={name: targets[name] for name in model.platforms if name in targets},
+        targets={name: targets[name] for name in trained.model.platforms if name in targets},
     )
 
 

@@ -6,10 +6,11 @@ which the model keeps its own head, and beside the platform's trees as many that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
+from tensorese.features.physics import Machine
 from tensorese.features.programs import DataError, ProgramSet, read_programs
 from tensorese.models.base import Floats
 from tensorese.models.ensemble import Ensemble, Member
@@ -22,6 +23,7 @@ from tensorese.training.trees import can_grow, grow_forest, grow_shared
 
 SCALES: tuple[Scale, ...] = ("share", "centred")
 GPU_VOTES = 32
+GPU_FIT: Mapping[str, Any] = {"loss": "none", "octaves": 0.0, "centred": 100.0}
 """A GPU's trees count for more, and its networks learn only how a task's programs compare; both
 were chosen on folds of training tasks."""
 
@@ -66,7 +68,7 @@ class EnsembleRecipe(Recipe):
                 "train ensemble grows trees by LightGBM, which is not installed; "
                 "pip install 'tensorese[baselines]', or train physics"
             )
-        recipe = self._for_machine(job.programs)
+        recipe = self.for_machine(job.programs.machine)
         wanted = job.programs.platforms
         programs, tasks = job.programs, job.sides.seen
         if self.preset == "ship":
@@ -82,13 +84,20 @@ class EnsembleRecipe(Recipe):
             networks = networks.with_head(wanted[0])
         trees = Trees(networks.needs.name, forests)
         members = [Member(model=networks), Member(model=trees, votes=recipe.grow.votes)]
-        return Trained(model=Ensemble(members), notes=self._notes(programs, wanted))
+        return Trained(
+            model=Ensemble(members),
+            notes=self._notes(programs, wanted),
+            learnt=programs if self.preset == "ship" else None,
+        )
 
-    def _for_machine(self, programs: ProgramSet) -> Self:
-        if programs.machine == "cpu" or self.fit != PhysicsRecipe().fit:
+    def for_machine(self, machine: Machine) -> Self:
+        """With a GPU's own defaults where nothing else was set."""
+        if machine == "cpu":
             return self
-        fit = replace(self.fit, loss="none", octaves=0.0, centred=100.0)
-        return replace(self, fit=fit, grow=replace(self.grow, votes=GPU_VOTES))
+        usual = PhysicsRecipe().fit
+        left = {k: v for k, v in GPU_FIT.items() if getattr(self.fit, k) == getattr(usual, k)}
+        votes = GPU_VOTES if self.grow.votes == TreeFit().votes else self.grow.votes
+        return replace(self, fit=replace(self.fit, **left), grow=replace(self.grow, votes=votes))
 
     def _forests(
         self,
