@@ -13,6 +13,7 @@ from tensorese.cli import run
 from tensorese.collect.tasklist import ListedTask
 from tensorese.models.base import Card, load_model, save_model
 from tensorese.models.catalog import choose
+from tensorese.onboard import adapt
 from tensorese.onboard.adapt import OnboardError
 from tensorese.onboard.session import STORE, Onboarding, learn, pick_tasks, start_at
 from tensorese.records.nouns import TensorSpec, Workload
@@ -39,7 +40,10 @@ def _job(tmp_path: Path) -> Onboarding:
     )
 
 
-def test_what_was_measured_becomes_a_model_that_auto_finds(tmp_path: Path) -> None:
+def test_what_was_measured_becomes_a_model_that_auto_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapt, "TREES", 10)
     job = _job(tmp_path)
     with Store.open(job.out / STORE, create=True) as store:
         store.ingest(cpu_measurements(("lake-2c",), tasks=10, per_task=8))
