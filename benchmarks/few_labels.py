@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tensorese.evaluation.ranked import judge_scores
 
 from common import ROOT, add_rows, provenance, read_rows, result_file
 from ship_few import FEW_LABELS
 from ship_models import LARGE, sides
+from tensorese.evaluation.judge import judge_scores
 from tensorese.evaluation.metrics import mean_top_k
 from tensorese.features.programs import read_programs
 from tensorese.records.store import Store

@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from tensorese.evaluation.ranked import judge_scores
 from tensorese.models.disk import Card
 from tensorese.models.folder import save_model
 
 from common import ROOT, write_result
+from tensorese.evaluation.judge import judge_scores
 from tensorese.evaluation.metrics import TaskResult, bootstrap, summary
 from tensorese.features.programs import ProgramSet, read_programs
 from tensorese.measure.base import Candidate

@@ -28,7 +28,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from tensorese.evaluation.ranked import judge_scores
 from tensorese.evaluation.trees import (
     TREES,
     Scale,
@@ -44,6 +43,7 @@ from tensorese.models.tree_votes import TreeVotes
 
 from common import ROOT, provenance
 from ship_few import FEW_LABELS, Few
+from tensorese.evaluation.judge import judge_scores
 from tensorese.evaluation.metrics import TaskResult, summary
 from tensorese.evaluation.splits import check_disjoint
 from tensorese.features.programs import ProgramSet, read_programs

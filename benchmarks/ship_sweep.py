@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
-from tensorese.evaluation.ranked import judge_scores
 
 from common import ROOT, provenance
 from ship_models import CENTRED, GROWN, SQUARED
+from tensorese.evaluation.judge import judge_scores
 from tensorese.evaluation.metrics import TaskResult
 from tensorese.features.programs import ProgramSet, read_programs
 from tensorese.models.trees import mean_of
