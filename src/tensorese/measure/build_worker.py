@@ -20,7 +20,6 @@ from typing import Any
 import tvm
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
-from tensorese.features.lowered import LowerStatus, store_rows
 from tensorese.identity import plain
 from tensorese.language.metaschedule import cut_tail
 from tensorese.measure import nvrtc
@@ -88,6 +87,8 @@ def build(job: Message) -> Message:
 
 def lower(job: Message) -> Message:
     """Features of the lowered program; never raises for the program's fault."""
+    from tensorese.features.lowered import LowerStatus, store_rows  # only where it is asked for
+
     reply: Message = {"job": job["job"], "status": LowerStatus.OK, "error": ""}
     try:
         schedule = _lowerable(job)
