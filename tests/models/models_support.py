@@ -7,9 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from tensorese.arrays import Floats32
 from tensorese.features.matrix import MatrixSpec
 from tensorese.features.physics import Machine, feature_names
-from tensorese.models.base import Floats, Model
+from tensorese.models.base import Model
 from tensorese.models.ensemble import Ensemble, Member
 from tensorese.models.physics_net import PhysicsConfig, PhysicsNet
 from tensorese.models.tlp import MTLTLP, TLP, TLPConfig, TLPNetwork
@@ -29,7 +30,7 @@ def physics_model(
     shapes["blocks.0"] = (width, width)
     for head in range(len(platforms)):
         shapes |= {f"heads.{head}.0": (width, width), f"heads.{head}.3": (2, width)}
-    weights: dict[str, Floats] = {}
+    weights: dict[str, Floats32] = {}
     for network in range(config.networks):
         for name, (rows, columns) in shapes.items():
             place = f"networks.{network}.{name}"

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 from models_support import physics_model, stump, trees_model
 
+from tensorese.arrays import Floats32
 from tensorese.features.physics import feature_names
-from tensorese.models.base import Floats, ModelError
+from tensorese.models.base import ModelError
 from tensorese.models.ensemble import Ensemble, Member
 from tensorese.models.trees import Trees
 
 pytestmark = pytest.mark.null
 
 
-def _features(n: int = 40) -> Floats:
+def _features(n: int = 40) -> Floats32:
     rng = np.random.default_rng(1)
     return rng.normal(1.5, 2, (n, len(feature_names("cpu")))).astype(np.float32)
 

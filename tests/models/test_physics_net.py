@@ -7,8 +7,8 @@ import pytest
 import torch
 from models_support import physics_model
 
+from tensorese.arrays import Floats32
 from tensorese.features.physics import feature_names
-from tensorese.models.base import Floats
 from tensorese.models.network import ProgramBatch
 from tensorese.models.physics_net import CHUNK, gelu, opinions_of
 from tensorese.training.physics import to_model, to_network
@@ -16,7 +16,7 @@ from tensorese.training.physics import to_model, to_network
 pytestmark = pytest.mark.null
 
 
-def _features(n: int = 300) -> Floats:
+def _features(n: int = 300) -> Floats32:
     rng = np.random.default_rng(0)
     return rng.normal(0, 6, (n, len(feature_names("cpu")))).astype(np.float32)
 

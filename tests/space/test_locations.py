@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tensorese.arrays import Ints
 from tensorese.space.locations import LocationTable, Loop, LoopRule
 from tensorese.space.memo import Asked
-from tensorese.space.tiles import Ints
 
 pytestmark = pytest.mark.null
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorese.models.base import Floats
+from tensorese.arrays import Floats32
 from tensorese.models.network import as_batch, outputs_of
 from tensorese.models.physics_net import PhysicsNet, opinions_of
 from tensorese.training import physics
@@ -43,7 +43,7 @@ def trained(data: PhysicsSet, job: FitJob) -> PhysicsNet:
     return train_physics(data, [job], TINY)[0]
 
 
-def _by_torch(network: PhysicsNetwork, data: PhysicsSet, platform: str) -> Floats:
+def _by_torch(network: PhysicsNetwork, data: PhysicsSet, platform: str) -> Floats32:
     head = network.platforms.index(platform)
     outputs = outputs_of(network, as_batch(data.encoded), head, 100)
     return opinions_of(np.asarray(outputs.numpy())).mean(1)

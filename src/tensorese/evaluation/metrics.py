@@ -15,7 +15,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from tensorese.arrays import Floats64
+
 KS = (1, 5, 10, 20)
 
 
@@ -65,7 +66,7 @@ def judge(task: str, scores: npt.ArrayLike, latency: npt.ArrayLike) -> TaskResul
     )
 
 
-def pairwise_accuracy(scores: Floats, latency: Floats, limit: int = 2000) -> float:
+def pairwise_accuracy(scores: Floats64, latency: Floats64, limit: int = 2000) -> float:
     """Share of pairs with different latency that are ordered right; a tied score is half right."""
     if len(latency) > limit:
         keep = np.random.default_rng(0).choice(len(latency), limit, replace=False)
@@ -79,25 +80,25 @@ def pairwise_accuracy(scores: Floats, latency: Floats, limit: int = 2000) -> flo
 
 
 @lru_cache(maxsize=1024)
-def _first_chosen(n: int, k: int) -> Floats:
+def _first_chosen(n: int, k: int) -> Floats64:
     """P(the best of k drawn from n without replacement is the i-th best)."""
     # C(n-1-i, k-1) / C(n, k), on a log scale.
     ways = [
         math.lgamma(n - i) - math.lgamma(k) - math.lgamma(n - i - k + 1) for i in range(n - k + 1)
     ]
     total = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
-    chances: Floats = np.exp(np.array(ways) - total)
+    chances: Floats64 = np.exp(np.array(ways) - total)
     return chances
 
 
-def random_top_k(latency: Floats, k: int) -> float:
+def random_top_k(latency: Floats64, k: int) -> float:
     """E[min latency / best of k drawn without replacement], from order statistics."""
     y = np.sort(latency)
     chances = _first_chosen(len(y), min(k, len(y)))
     return float((chances * (y[0] / y[: len(chances)])).sum())
 
 
-def random_best(latency: Floats, k: int) -> float:
+def random_best(latency: Floats64, k: int) -> float:
     """E[best latency of k drawn without replacement]."""
     y = np.sort(latency)
     chances = _first_chosen(len(y), min(k, len(y)))

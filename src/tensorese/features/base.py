@@ -21,6 +21,7 @@ from typing import Literal, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.arrays import Floats32
 from tensorese.errors import TensoreseError, did_you_mean
 from tensorese.features.context import context_of
 from tensorese.features.decisions import VERSION as DECISIONS_VERSION
@@ -35,7 +36,6 @@ from tensorese.features.reading import Reading
 from tensorese.language.vocabulary import Vocabulary
 from tensorese.records.nouns import Sketch, Workload
 
-Floats: TypeAlias = npt.NDArray[np.float32]
 Shape: TypeAlias = Literal["row", "named", "matrix", "ragged", "tokens"]
 MATRIX = MatrixSpec(physics=False)
 """The spec of the set `matrix`; a model that fits its own uses an `Encoder` of it."""
@@ -59,13 +59,13 @@ class FeatureSet:
     """Whether the program must be lowered first, which takes TVM and milliseconds."""
 
 
-Features: TypeAlias = Floats | Named | Encoded | Ragged
+Features: TypeAlias = Floats32 | Named | Encoded | Ragged
 
 
 class Extractor(Protocol):
     def __call__(
         self, workload: Workload, sketch: Sketch, decisions: npt.ArrayLike
-    ) -> Floats | Named | Ragged:
+    ) -> Floats32 | Named | Ragged:
         """Of `[n, d]` decisions of one sketch; the same programs always give the same numbers."""
         ...
 
@@ -91,7 +91,7 @@ def extractor(name: str) -> Extractor:
 
 def extract(
     name: str, workload: Workload, sketch: Sketch, decisions: npt.ArrayLike
-) -> Floats | Named | Ragged:
+) -> Floats32 | Named | Ragged:
     return extractor(name)(workload, sketch, decisions)
 
 
@@ -115,7 +115,7 @@ def of_programs(
     return entry.of_programs(programs)
 
 
-def physics_rows(programs: ProgramSet, machine: Machine) -> Floats:
+def physics_rows(programs: ProgramSet, machine: Machine) -> Floats32:
     """`[n, features]` of every program."""
     values = np.zeros((len(programs), len(feature_names(machine))), dtype=np.float32)
     for pair, members, decisions in zip(
@@ -167,7 +167,7 @@ def _template(place: _Place) -> Template:
 
 
 def _physics(machine: Machine) -> _Entry:
-    def one(workload: Workload, sketch: Sketch, decisions: npt.ArrayLike) -> Floats:
+    def one(workload: Workload, sketch: Sketch, decisions: npt.ArrayLike) -> Floats32:
         return _reading(machine, _place(workload, sketch)).features(decisions)
 
     name = f"physics-{machine}"
@@ -182,7 +182,7 @@ def _named(workload: Workload, sketch: Sketch, decisions: npt.ArrayLike) -> Name
     return named_features(sketch, np.asarray(decisions, dtype=np.int64))
 
 
-def _matrix(workload: Workload, sketch: Sketch, decisions: npt.ArrayLike) -> Floats:
+def _matrix(workload: Workload, sketch: Sketch, decisions: npt.ArrayLike) -> Floats32:
     return _template(_place(workload, sketch)).matrix(decisions)
 
 

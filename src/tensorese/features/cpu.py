@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.arrays import Floats64
 from tensorese.features import cpu_code
 from tensorese.features.cpu_code import LANES, OPERANDS, REGISTERS, pieces
 from tensorese.features.cpu_traffic import Loop, bytes_of, clashes, pages, traffic
@@ -25,7 +26,6 @@ from tensorese.features.scale import SHARE, log2
 from tensorese.language.accesses import Block, Operand, box, coefficient, iterators, touched
 from tensorese.language.plan import Plan
 
-Floats: TypeAlias = npt.NDArray[np.float64]
 Put: TypeAlias = Callable[[str, Any], None]
 
 CACHES = {"registers": 2048.0, "l1": 32768.0, "l2": 1048576.0, "l3": 16777216.0}
@@ -85,7 +85,7 @@ class CpuPhysics:
     def n_features(self) -> int:
         return N_FEATURES
 
-    def features(self, values: Floats) -> npt.NDArray[np.float32]:
+    def features(self, values: Floats64) -> npt.NDArray[np.float32]:
         """`[n, N_FEATURES]` from decided values `[n, d]`; 0 where the sketch has no such thing."""
         out = np.zeros((len(values), N_FEATURES), dtype=np.float32)
 
@@ -113,7 +113,7 @@ class CpuPhysics:
         reads = self.block.reads if self.block else ()
         return next((read for read in reads if read.buffer in written), None)
 
-    def _general(self, values: Floats, put: Put) -> None:
+    def _general(self, values: Floats64, put: Put) -> None:
         plan = self.plan
         put("attached", SHARE * (1 + plan.attached) / max(1, len(plan.order)))
         put("cached", SHARE * plan.cached)
@@ -133,7 +133,7 @@ class CpuPhysics:
         if plan.locations and not plan.tiles and self.blocks and len(values):
             self._repeated(values, put)
 
-    def _repeated(self, values: Floats, put: Put) -> None:
+    def _repeated(self, values: Floats64, put: Put) -> None:
         """Work that is done again because of where it is done; tiled blocks have their own."""
         located = self.plan.locations
         rows = values[:, [one.decision for one in located]]
@@ -147,10 +147,10 @@ class CpuPhysics:
 class _Nest:
     """The tiled block's loops with the programs' lengths."""
 
-    def __init__(self, plan: Plan, block: Block | None, values: Floats) -> None:
+    def __init__(self, plan: Plan, block: Block | None, values: Floats64) -> None:
         self.plan, self.block, self.values = plan, block, values
         self.n = len(values)
-        self.part: dict[tuple[int, int], Floats] = {}
+        self.part: dict[tuple[int, int], Floats64] = {}
         self.depth: dict[int, int] = {}
         for tile in plan.tiles:
             self.depth[tile.loop] = len(tile.parts)
@@ -183,7 +183,7 @@ class _Nest:
         self._location(producer, iterations, put)
         self._ending(operands, put)
 
-    def _band(self, depth: int, part: int) -> Floats:
+    def _band(self, depth: int, part: int) -> Floats64:
         mine = [p for (loop, k), p in self.part.items() if k == part and self.depth[loop] == depth]
         return np.asarray(np.prod(mine, axis=0)) if mine else np.ones(self.n)
 
@@ -198,7 +198,7 @@ class _Nest:
                 for part in range(depth):
                     put(f"{kind}{k}_{letter}{part}", log2(self.part[loop, part]))
 
-    def _lengths(self, level: int) -> Floats:
+    def _lengths(self, level: int) -> Floats64:
         """`[n, axes]`: iterations of each axis inside the `level` innermost bands."""
         inside = {(depth, part) for _, depth, part in BANDS[:level]}
         lengths = np.ones((self.n, self.axes))
@@ -207,7 +207,7 @@ class _Nest:
                 lengths[:, loop] *= length
         return lengths
 
-    def _vectors(self, lanes: Floats, put: Put) -> None:
+    def _vectors(self, lanes: Floats64, put: Put) -> None:
         vectors = np.ceil(lanes / LANES)
         put("lanes", log2(lanes))
         put("lanes_filled", SHARE * lanes / (vectors * LANES))
@@ -220,7 +220,7 @@ class _Nest:
         outer = self.part.get((self.minor, 0), np.ones(self.n))
         put("minor_whole", SHARE * (outer == 1))
 
-    def _unrolled(self, body: Floats, r1: Floats, s2: Floats, put: Put) -> None:
+    def _unrolled(self, body: Floats64, r1: Floats64, s2: Floats64, put: Put) -> None:
         """How the unroll limit compares with the steps inside each loop; a vector is one step."""
         if self.plan.unroll is None:
             return
@@ -243,10 +243,10 @@ class _Nest:
     def _registers(
         self,
         operands: Sequence[Operand],
-        inner: Floats,
-        lanes: Floats,
-        s3: Floats,
-        r1: Floats,
+        inner: Floats64,
+        lanes: Floats64,
+        s3: Floats64,
+        r1: Floats64,
         put: Put,
     ) -> None:
         vectors = np.ceil(lanes / LANES)
@@ -263,7 +263,7 @@ class _Nest:
             put("loads", log2(loads))
             put("per_load", log2(accumulators / np.maximum(loads, 1e-3)))
 
-    def _core(self, operands: Sequence[Operand], lanes: Floats, put: Put) -> None:
+    def _core(self, operands: Sequence[Operand], lanes: Floats64, put: Put) -> None:
         if not operands:
             return
         one, loops = np.ones(self.n), []
@@ -282,7 +282,7 @@ class _Nest:
             put(name, column)
 
     def _memory(
-        self, operands: Sequence[Operand], boxes: Sequence[Floats], total: Floats, put: Put
+        self, operands: Sequence[Operand], boxes: Sequence[Floats64], total: Floats64, put: Put
     ) -> None:
         """Bytes each operand needs inside each band, and what each cache then has to fetch."""
         if not operands:
@@ -302,7 +302,7 @@ class _Nest:
             put(f"{name}_level", np.sum(fitting, axis=0))
         self._traffic(operands, total, put)
 
-    def _traffic(self, operands: Sequence[Operand], total: Floats, put: Put) -> None:
+    def _traffic(self, operands: Sequence[Operand], total: Floats64, put: Put) -> None:
         one = np.ones(self.n)
         loops = [Loop(key[0], self.part.get(key, one)) for key in reversed(self.plan.order)]
         moved = traffic(operands, loops, self.axes, list(CACHES.values()))
@@ -311,7 +311,7 @@ class _Nest:
             for name, mine in zip(OPERANDS, by_operand, strict=False):
                 put(f"{cache}_{name}", log2(mine / total) + 4)
 
-    def _shape(self, name: str, operand: Operand, lengths: Floats, put: Put) -> None:
+    def _shape(self, name: str, operand: Operand, lengths: Floats64, put: Put) -> None:
         cells = touched(operand, lengths)
         run = cells.prod(1) if operand.free else cells[:, -1]
         put(f"{name}_run", log2(run))
@@ -332,7 +332,7 @@ class _Nest:
         neighbours = coefficient(operand.indices[-1], self.minor) == 1.0
         return 1.0 if neighbours and not any(used[:-1]) else 2.0
 
-    def _chunks(self, total: Floats, put: Put) -> None:
+    def _chunks(self, total: Floats64, put: Put) -> None:
         """Outer loops are joined until they give enough jobs or something else happens inside."""
         if not self.plan.parallel:
             return
@@ -353,7 +353,9 @@ class _Nest:
             put(f"busy_{cores}", np.clip(log2(chunks / cores), -6, 3))
         put("chunk_work", log2(total / chunks))
 
-    def _location(self, producer: Callable[[str], Operand | None], total: Floats, put: Put) -> None:
+    def _location(
+        self, producer: Callable[[str], Operand | None], total: Floats64, put: Put
+    ) -> None:
         """Work and memory of the first producer that is computed inside the nest."""
         for located in self.plan.locations:
             operand = producer(located.block)
@@ -375,7 +377,7 @@ class _Nest:
             put("located_share", log2(copies) + 10)
             return
 
-    def _below(self, at: Floats) -> tuple[Floats, Floats]:
+    def _below(self, at: Floats64) -> tuple[Floats64, Floats64]:
         """Iterations of each axis in the loops deeper than one, `[n, axes]`, and its trips."""
         inside, trips = np.ones((self.n, self.axes)), np.ones(self.n)
         for place, key in enumerate(self.plan.order):

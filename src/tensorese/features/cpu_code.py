@@ -16,10 +16,10 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.arrays import Floats64
 from tensorese.features.scale import SHARE, log2
 from tensorese.language.accesses import Index, Operand, coefficient, iterators, touched
 
-Floats: TypeAlias = npt.NDArray[np.float64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 LANES, REGISTERS = 16, 32
@@ -43,9 +43,9 @@ NAMES: tuple[str, ...] = (
 
 class Loop(NamedTuple):
     axis: int
-    length: Floats
+    length: Floats64
     """`[n]`"""
-    apart: Floats
+    apart: Floats64
     """`[n]`: iterations of its axis from one step to the next."""
     sums: bool
 
@@ -54,27 +54,27 @@ class Core(NamedTuple):
     """The innermost loop that is left, one for each program; of length 1 where none is."""
 
     axis: npt.NDArray[np.int64]
-    length: Floats
-    apart: Floats
+    length: Floats64
+    apart: Floats64
     sums: Mask
-    around: Floats
+    around: Floats64
     """Length of the next loop."""
     around_sums: Mask
-    steps: Floats
+    steps: Floats64
     """Unrolled steps inside, vectors counting as one."""
-    summed: Floats
+    summed: Floats64
     """Those of them that add to the same result."""
-    inside: Floats
+    inside: Floats64
     """`[n, axes]`: iterations of each axis in one step of the core."""
 
 
-def pieces(lanes: Floats) -> Floats:
+def pieces(lanes: Floats64) -> Floats64:
     """Vector instructions for so many lanes: full ones, then a power of two at a time."""
     rest = (lanes % LANES).astype(np.int64)
     return np.asarray(lanes // LANES + sum((rest >> bit) & 1 for bit in range(4)))
 
 
-def find_core(loops: Sequence[Loop], vector: Floats, limit: Floats) -> Core:
+def find_core(loops: Sequence[Loop], vector: Floats64, limit: Floats64) -> Core:
     """`loops` run from inside out, without the vector, whose iterations are `[n, axes]`."""
     n = len(vector)
     inside, most = vector.copy(), np.maximum(limit, STEPS)
@@ -98,7 +98,7 @@ def find_core(loops: Sequence[Loop], vector: Floats, limit: Floats) -> Core:
     return Core(axis, length, apart, sums, around, around_sums, steps, summed, inside)
 
 
-def stride(operand: Operand, core: Core) -> Floats:
+def stride(operand: Operand, core: Core) -> Floats64:
     """`[n]`: elements from what one step of the core touches to what the next does."""
     if operand.free:  # laid out as the loops run
         used = list(frozenset().union(*map(iterators, operand.indices)))
@@ -113,7 +113,7 @@ def stride(operand: Operand, core: Core) -> Floats:
     return found * core.apart
 
 
-def spread(operand: Operand, minor: int, lanes: Floats) -> Floats:
+def spread(operand: Operand, minor: int, lanes: Floats64) -> Floats64:
     """`[n]`: loads for one vector where its lanes are of several groups; else 1."""
     found = np.ones(len(lanes))
     for index in operand.indices:
@@ -133,8 +133,8 @@ def _divisors(index: Index, iterator: int) -> Iterator[int]:
 
 
 def code(
-    operands: Sequence[Operand], core: Core, lanes: Floats, minor: int
-) -> Iterator[tuple[str, Floats]]:
+    operands: Sequence[Operand], core: Core, lanes: Floats64, minor: int
+) -> Iterator[tuple[str, Floats64]]:
     """What there is to say of the core: `operands` are the results, then what is multiplied."""
     yield from _shape(core, minor)
     strides = [stride(operand, core) for operand in operands]
@@ -167,7 +167,7 @@ def code(
     yield "core_cost", log2(cost / products) + 4
 
 
-def _shape(core: Core, minor: int) -> Iterator[tuple[str, Floats]]:
+def _shape(core: Core, minor: int) -> Iterator[tuple[str, Floats64]]:
     yield "core_length", log2(core.length)
     yield "core_sums", np.where(core.sums, SHARE, 0.0)
     yield "core_minor", np.where(core.axis == minor, SHARE, 0.0)
@@ -178,7 +178,7 @@ def _shape(core: Core, minor: int) -> Iterator[tuple[str, Floats]]:
     yield "core_around_sums", np.where(core.around_sums, SHARE, 0.0)
 
 
-def _width(core: Core, lanes: Floats, minor: int, apart: Floats) -> Floats:
+def _width(core: Core, lanes: Floats64, minor: int, apart: Floats64) -> Floats64:
     """Lanes at work: the program's own, else those LLVM finds; of two neighbours half the time."""
     inside = np.minimum(core.inside[:, minor], LANES)
     joined = np.where(inside >= LEAST_JOINED, np.exp2(np.floor(np.log2(inside))), 1.0)
@@ -189,7 +189,7 @@ def _width(core: Core, lanes: Floats, minor: int, apart: Floats) -> Floats:
     return np.where(lanes > 1, np.minimum(lanes, LANES), made)
 
 
-def _registers(operand: Operand, inside: Floats, minor: int, lanes: Floats) -> Floats:
+def _registers(operand: Operand, inside: Floats64, minor: int, lanes: Floats64) -> Floats64:
     """Vectors that hold what a step of the core touches of an operand."""
     elements = touched(operand, inside).prod(1)
     along = any(minor in iterators(index) for index in operand.indices)

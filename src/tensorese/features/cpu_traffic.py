@@ -9,25 +9,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from tensorese.arrays import Floats64
 from tensorese.language.accesses import Operand, iterators, touched
-
-Floats: TypeAlias = npt.NDArray[np.float64]
 
 LINE, PAGE = 64, 4096
 
 
 class Loop(NamedTuple):
     axis: int
-    length: Floats
+    length: Floats64
     """`[n]`"""
 
 
-def bytes_of(operand: Operand, cells: Floats) -> Floats:
+def bytes_of(operand: Operand, cells: Floats64) -> Floats64:
     """Of whole cache lines; a layout that follows the loops wastes none."""
     if operand.free or not operand.shape:
         return np.asarray(cells.prod(1) * operand.element)
@@ -39,7 +37,7 @@ def bytes_of(operand: Operand, cells: Floats) -> Floats:
 
 def traffic(
     operands: Sequence[Operand], loops: Sequence[Loop], axes: int, sizes: Sequence[float]
-) -> Floats:
+) -> Floats64:
     """`[sizes, operands, n]`: bytes that each operand brings into a cache of each size.
 
     `loops` run from inside out.
@@ -67,7 +65,7 @@ def traffic(
     return fetched
 
 
-def pages(operand: Operand, cells: Floats) -> Floats:
+def pages(operand: Operand, cells: Floats64) -> Floats64:
     """`[n]`: pages of memory that a box of an operand touches."""
     if operand.free:
         return np.asarray(np.ceil(cells.prod(1) * operand.element / PAGE))
@@ -80,7 +78,7 @@ def pages(operand: Operand, cells: Floats) -> Floats:
     return np.asarray(apart * np.ceil(together / PAGE))
 
 
-def clashes(operand: Operand, cells: Floats) -> Floats:
+def clashes(operand: Operand, cells: Floats64) -> Floats64:
     """`[n]`: rows of a box that want the same set of a cache whose ways are a page each.
 
     Rows that lie a power of two apart fall on few sets, however large the cache.

@@ -12,14 +12,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from tensorese.arrays import Floats64, Ints
 from tensorese.language.trace import read_trace
 from tensorese.records.nouns import Sketch
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Named = dict[str, Floats]
+Named = dict[str, Floats64]
 
 VERSION = "1"
 """Counted up when a name comes to stand for another number."""
@@ -30,7 +28,7 @@ def named_features(sketch: Sketch, rows: Ints) -> Named:
     """Columns `[n]` by name. What a sketch lacks it does not name."""
     rows = rows.reshape(len(rows), sketch.n_decisions)
     found: Named = {f"sketch {sketch.id}": np.ones(len(rows))}
-    levels: dict[tuple[int, int], Floats] = {}
+    levels: dict[tuple[int, int], Floats64] = {}
     column = 0
     counts: Counter[str] = Counter()  # by kind: a sketch may have another slot in between
     for kind, length, options in _slots(sketch):
@@ -54,7 +52,7 @@ def named_features(sketch: Sketch, rows: Ints) -> Named:
     return found | _levels(levels)
 
 
-def emphasis(names: Mapping[str, int]) -> Floats:
+def emphasis(names: Mapping[str, int]) -> Floats64:
     """How much a difference in each feature counts, tried on measured convolutions and matmuls."""
     found = np.ones(len(names))
     for name, column in names.items():
@@ -65,7 +63,7 @@ def emphasis(names: Mapping[str, int]) -> Floats:
     return found
 
 
-def table(named: Mapping[str, Floats], names: Mapping[str, int], n: int) -> Floats:
+def table(named: Mapping[str, Floats64], names: Mapping[str, int], n: int) -> Floats64:
     """`[n, len(names)]`; unknown names are dropped, missing ones are 0."""
     values = np.zeros((n, len(names)))
     for name, column in named.items():
@@ -108,7 +106,7 @@ def _choice(name: str, picked: Ints, options: tuple[float, ...]) -> Named:
     return found
 
 
-def _levels(levels: Mapping[tuple[int, int], Floats]) -> Named:
+def _levels(levels: Mapping[tuple[int, int], Floats64]) -> Named:
     """Products over axes, per level; axes with as many levels are of one kind."""
     found: Named = {}
     for (parts, level), logs in levels.items():

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.arrays import Floats64
 from tensorese.features.scale import SHARE, log2
 from tensorese.features.tiling import Axis, Tiling
 from tensorese.language.accesses import Block, coefficient, iterators
 from tensorese.language.plan import Plan
 
-Floats: TypeAlias = npt.NDArray[np.float64]
 Dim: TypeAlias = tuple[int, ...]
 """The axes that index one dimension of an operand; two for a sliding window."""
 
@@ -59,7 +59,7 @@ N_FEATURES = len(NAMES)
 _COLUMN = {name: k for k, name in enumerate(NAMES)}
 
 
-def fill(count: Floats, lanes: int = WARP) -> Floats:
+def fill(count: Floats64, lanes: int = WARP) -> Floats64:
     """How full the last group of lanes is, as a share of all groups."""
     return np.asarray(SHARE * count / (np.ceil(np.maximum(count, 1) / lanes) * lanes))
 
@@ -67,29 +67,29 @@ def fill(count: Floats, lanes: int = WARP) -> Floats:
 class _Levels(NamedTuple):
     """Tile lengths: spatial `[n, S, 5]`, reduction `[n, R, 3]`."""
 
-    s: Floats
-    r: Floats
+    s: Floats64
+    r: Floats64
 
-    def below(self, axis: int) -> Floats:
+    def below(self, axis: int) -> Floats64:
         """Elements of an axis that one step of the outer reduction loop covers in a block."""
         n_spatial = self.s.shape[1]
         if axis < n_spatial:
             return np.asarray(self.s[:, axis, 1:].prod(1))
         return np.asarray(self.r[:, axis - n_spatial, 1:].prod(1))
 
-    def whole(self, axis: int) -> Floats:
+    def whole(self, axis: int) -> Floats64:
         n_spatial = self.s.shape[1]
         return np.asarray(
             (self.s[:, axis] if axis < n_spatial else self.r[:, axis - n_spatial]).prod(1)
         )
 
-    def held(self, axis: int) -> Floats:
+    def held(self, axis: int) -> Floats64:
         """Elements a thread holds of an axis while its accumulators stay."""
         if axis >= self.s.shape[1]:
             return np.ones(len(self.s))
         return np.asarray(self.s[:, axis, 1] * self.s[:, axis, 3] * self.s[:, axis, 4])
 
-    def inner(self, axis: int) -> Floats:
+    def inner(self, axis: int) -> Floats64:
         n_spatial = self.s.shape[1]
         if axis < n_spatial:
             return np.asarray(self.s[:, axis, 3] * self.s[:, axis, 4])
@@ -101,7 +101,7 @@ class Reads:
     """The operands of the tiled block as axes, spatial ones first, and the steps of windows."""
 
     operands: tuple[tuple[Dim, ...], ...]
-    strides: dict[int, Floats]
+    strides: dict[int, Floats64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +118,7 @@ class Physics:
     def n_features(self) -> int:
         return N_FEATURES
 
-    def features(self, values: Floats) -> npt.NDArray[np.float32]:
+    def features(self, values: Floats64) -> npt.NDArray[np.float32]:
         """`[n, N_FEATURES]` from decided values `[n, d]`; 0 where the sketch has no such thing."""
         out = np.zeros((len(values), N_FEATURES), dtype=np.float32)
 
@@ -134,7 +134,7 @@ class Physics:
             _tiled(self.tiling, levels, values, reads, put)
         return out
 
-    def _levels(self, values: Floats) -> _Levels:
+    def _levels(self, values: Floats64) -> _Levels:
         n, reduction = len(values), self.tiling.reduction
         s = np.stack([_axis(axis, values, 5) for axis in self.tiling.spatial], axis=1)
         r = (
@@ -144,7 +144,7 @@ class Physics:
         )
         return _Levels(s, r)
 
-    def _groups(self, values: Floats, put: Callable[[str, Any], None]) -> None:
+    def _groups(self, values: Floats64, put: Callable[[str, Any], None]) -> None:
         sizes = [size for shape in self.shapes[-1:] for size in shape]
         for k, group in enumerate(self.tiling.groups[:N_GROUPS]):
             threads = np.maximum(values[:, group.threads], 1)
@@ -154,7 +154,7 @@ class Physics:
             put(f"group_count_{k}", log2(np.ceil(extent / threads)))
 
 
-def _axis(axis: Axis, values: Floats, levels: int) -> Floats:
+def _axis(axis: Axis, values: Floats64, levels: int) -> Floats64:
     """`[n, levels]`. A CPU's four are (0 and 1: grid; 2, 3: inner), its reductions (0, 1)."""
     told = np.maximum(values[:, list(axis.levels)], 1)
     if axis.extent is not None:
@@ -176,7 +176,7 @@ def _axis(axis: Axis, values: Floats, levels: int) -> Floats:
 def _tiled(
     tiling: Tiling,
     t: _Levels,
-    values: Floats,
+    values: Floats64,
     reads: Reads,
     put: Callable[[str, Any], None],
 ) -> None:
@@ -213,7 +213,7 @@ def _tiled(
     _residency(grid, threads, staged, registers, put)
 
 
-def _minor(t: _Levels, put: Callable[[str, Any], None]) -> Floats:
+def _minor(t: _Levels, put: Callable[[str, Any], None]) -> Floats64:
     """The last spatial axis: neighbours in memory, and the first to be dealt to a warp.
 
     Returns the words of memory sectors that a warp touches for each word it stores, 1 to 8.
@@ -243,7 +243,7 @@ def _minor(t: _Levels, put: Callable[[str, Any], None]) -> Floats:
     return np.asarray(sectors)
 
 
-def warp_lanes(threads: Floats) -> Floats:
+def warp_lanes(threads: Floats64) -> Floats64:
     """`[n, S]`: how many of a warp's lanes differ along each axis; the last runs fastest."""
     lanes = np.ones_like(threads)
     left = np.full(len(threads), float(WARP))
@@ -256,11 +256,11 @@ def warp_lanes(threads: Floats) -> Floats:
 def _operands(
     tiling: Tiling,
     t: _Levels,
-    values: Floats,
-    threads: Floats,
+    values: Floats64,
+    threads: Floats64,
     reads: Reads,
     put: Callable[[str, Any], None],
-) -> tuple[Floats, Floats, Floats, Floats]:
+) -> tuple[Floats64, Floats64, Floats64, Floats64]:
     """Elements staged a block, held a thread, touched by a thread's inner body, moved: sums."""
     n, n_spatial = len(values), t.s.shape[1]
     staged, held, touched, moved = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
@@ -308,7 +308,7 @@ def told_reads(tiling: Tiling, plan: Plan, blocks: Sequence[Block]) -> Reads | N
     place = {tile.loop: levels.index(tile.parts) for tile in plan.tiles if tile.parts in levels}
     written = {operand.buffer for operand in block.writes}
     operands: list[tuple[Dim, ...]] = []
-    strides: dict[int, Floats] = {}
+    strides: dict[int, Floats64] = {}
     for read in [read for read in block.reads if read.buffer not in written][:2]:
         dims: list[Dim] = []
         for index in read.indices:
@@ -326,7 +326,7 @@ def told_reads(tiling: Tiling, plan: Plan, blocks: Sequence[Block]) -> Reads | N
     return Reads(operands=tuple(operands), strides=strides)
 
 
-def _strides(shapes: Sequence[tuple[int, ...]], t: _Levels) -> dict[int, Floats]:
+def _strides(shapes: Sequence[tuple[int, ...]], t: _Levels) -> dict[int, Floats64]:
     """Steps of the window along axes 2 and 3, from the first argument's size over the output's."""
     if not shapes or len(shapes[0]) != 4 or t.s.shape[1] != 4:
         return {}
@@ -336,13 +336,13 @@ def _strides(shapes: Sequence[tuple[int, ...]], t: _Levels) -> dict[int, Floats]
     }
 
 
-def _window(size: Callable[[int], Floats], dim: Dim, stride: dict[int, Floats]) -> Floats:
+def _window(size: Callable[[int], Floats64], dim: Dim, stride: dict[int, Floats64]) -> Floats64:
     if len(dim) == 1:
         return size(dim[0])
     return np.asarray((size(dim[0]) - 1) * stride.get(dim[0], 1.0) + size(dim[1]))
 
 
-def _run(t: _Levels, dims: Sequence[Dim], sizes: Sequence[Floats]) -> Floats:
+def _run(t: _Levels, dims: Sequence[Dim], sizes: Sequence[Floats64]) -> Floats64:
     """Neighbouring elements that a block stages in one go: whole inner dimensions join."""
     run, going = np.ones(len(t.s)), np.ones(len(t.s), dtype=bool)
     for dim, size in zip(reversed(dims), reversed(sizes), strict=True):
@@ -354,10 +354,10 @@ def _run(t: _Levels, dims: Sequence[Dim], sizes: Sequence[Floats]) -> Floats:
 def _conflict(
     t: _Levels,
     dims: Sequence[Dim],
-    sizes: Sequence[Floats],
-    lanes: Floats,
-    stride: dict[int, Floats],
-) -> Floats:
+    sizes: Sequence[Floats64],
+    lanes: Floats64,
+    stride: dict[int, Floats64],
+) -> Floats64:
     """Lanes of a warp that ask the same of 32 memory banks for different words."""
     worst, behind = np.ones(len(t.s)), np.ones(len(t.s))
     found = np.zeros(len(t.s), dtype=bool)
@@ -374,10 +374,10 @@ def _conflict(
 
 
 def _residency(
-    grid: Floats,
-    threads: Floats,
-    staged: Floats,
-    registers: Floats,
+    grid: Floats64,
+    threads: Floats64,
+    staged: Floats64,
+    registers: Floats64,
     put: Callable[[str, Any], None],
 ) -> None:
     """Blocks a core can hold at once, and how the grid fills all cores."""

@@ -18,18 +18,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.arrays import Floats32
 from tensorese.errors import StoreError
 from tensorese.features.programs import ProgramSet
 from tensorese.language.accesses import Block, blocks_of, is_opaque, iterators
 from tensorese.records.nouns import Workload
 from tensorese.targets import Target
-
-Floats: TypeAlias = npt.NDArray[np.float32]
 
 BUFFERS, SAMPLES, LINE_BYTES = 5, 10, 64
 COLUMNS = 57 + 18 * BUFFERS + SAMPLES + 4 + 3
@@ -63,7 +62,7 @@ class LowerStatus(StrEnum):
 
 class Lowered(NamedTuple):
     status: LowerStatus
-    rows: Floats  # [stores, COLUMNS]
+    rows: Floats32  # [stores, COLUMNS]
     error: str = ""
 
 
@@ -75,9 +74,9 @@ def no_rows(status: LowerStatus, error: str = "") -> Lowered:
 class Ragged:
     """Rows of programs laid end to end."""
 
-    values: Floats  # [rows of all programs, columns]
+    values: Floats32  # [rows of all programs, columns]
     counts: npt.NDArray[np.int64]  # [n] rows of each; 0 where a program has none
-    coarse: Floats  # [n, coarse columns]
+    coarse: Floats32  # [n, coarse columns]
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -96,7 +95,7 @@ class Ragged:
         return Ragged(values=self.values[rows], counts=counts, coarse=self.coarse[index])
 
 
-def pack(each: Sequence[Lowered], coarse: Floats) -> Ragged:
+def pack(each: Sequence[Lowered], coarse: Floats32) -> Ragged:
     values = [one.rows for one in each] or [np.zeros((0, COLUMNS), np.float32)]
     counts = np.array([len(one.rows) for one in each], dtype=np.int64)
     return Ragged(values=np.concatenate(values), counts=counts, coarse=coarse)
@@ -118,21 +117,21 @@ def _per_store() -> Any:
     )
 
 
-def store_rows(context: Any, schedule: Any) -> Floats:
+def store_rows(context: Any, schedule: Any) -> Floats32:
     """`[stores, COLUMNS]` of a postprocessed schedule; `context` is of its workload and target."""
     from tensorese.tvm_env import import_tvm
 
     tvm = import_tvm()
     candidate = tvm.s_tir.meta_schedule.MeasureCandidate(schedule, [])
     (array,) = _per_store().extract_from(context, [candidate])
-    rows: Floats = array.numpy().astype(np.float32)
+    rows: Floats32 = array.numpy().astype(np.float32)
     return rows.reshape(-1, COLUMNS)
 
 
 # -- the coarse vector ---------------------------------------------------------------------------
 
 
-def coarse_row(workload: Workload, target: Target) -> Floats:
+def coarse_row(workload: Workload, target: Target) -> Floats32:
     """`[len(COARSE)]`: how many blocks of each class, sizes and the target's numbers, in log2."""
     blocks = blocks_of(workload.module)
     classes = [class_of(block) for block in blocks]
@@ -240,8 +239,8 @@ class LoweredCache:
         return self.ragged(programs.ids, workloads)
 
 
-def _coarse_rows(workloads: Sequence[Workload], target: Target) -> Floats:
-    rows: dict[str, Floats] = {}
+def _coarse_rows(workloads: Sequence[Workload], target: Target) -> Floats32:
+    rows: dict[str, Floats32] = {}
     for workload in workloads:
         if workload.id not in rows:
             rows[workload.id] = coarse_row(workload, target)

@@ -14,15 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.arrays import Floats32, Ints
 from tensorese.features.physics import Machine, Meaning, feature_names, meaning_of
 from tensorese.features.tiling import read_tiling
 from tensorese.language.accesses import Block
 from tensorese.language.extents import Form
 from tensorese.language.skeleton import Hole, Row, Skeleton, Slots, Table, skeleton
 from tensorese.language.vocabulary import WORKLOAD_TYPE, Vocabulary
-
-Floats = npt.NDArray[np.float32]
-Ints = npt.NDArray[np.int64]
 
 
 class Context(NamedTuple):
@@ -121,7 +119,7 @@ class Template:
 
     types: npt.NDArray[np.uint8]  # [length]
     names: npt.NDArray[np.uint8]  # [length, names]
-    numbers: Floats  # [length, numbers], holes 0
+    numbers: Floats32  # [length, numbers], holes 0
     cells: Ints  # [n_cells, 3]: row, number column, value index
     physics: Meaning | None  # the first values, of which no cell is made
     sources: tuple[tuple[int, Table], ...]  # value index, counted on -> (decision, table)
@@ -140,7 +138,7 @@ class Template:
     def live(self) -> Ints:
         return np.unique(self.cells[:, 0])
 
-    def values(self, decisions: npt.ArrayLike) -> Floats:
+    def values(self, decisions: npt.ArrayLike) -> Floats32:
         """Encoded values `[n, v]`: what `cells` refers to."""
         given = np.asarray(decisions, dtype=np.int64)
         given = given.reshape(len(given), self.n_decisions)  # a sketch may leave nothing open
@@ -184,7 +182,7 @@ class Template:
         exact = logs @ weights + np.array([form.constant for form in self.forms])
         return np.asarray(np.maximum(exact, 0.0))
 
-    def matrix(self, decisions: npt.ArrayLike) -> Floats:
+    def matrix(self, decisions: npt.ArrayLike) -> Floats32:
         """`[n, length, width]`: the constant cells repeated, the holes filled."""
         values = self.values(decisions)
         shift = 1 + self.names.shape[1]
@@ -340,7 +338,7 @@ def fit_spec(
     )
 
 
-def paper_one_hot(matrix: Floats, kind: str, vocabulary: Vocabulary | None = None) -> Floats:
+def paper_one_hot(matrix: Floats32, kind: str, vocabulary: Vocabulary | None = None) -> Floats32:
     """A matrix of `paper_spec(kind)` with its type column spread over 11 one-hot columns."""
     words = vocabulary or Vocabulary()
     known = np.array([words.type_id(type_) for type_ in PAPER_TYPES[kind]])

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.arrays import Floats32, Ints
 from tensorese.errors import TensoreseError, did_you_mean
 from tensorese.features.context import context_of
 from tensorese.features.matrix import Context, Encoder, MatrixSpec, Template, fit_spec
@@ -21,9 +22,6 @@ from tensorese.features.physics import Machine
 from tensorese.language import Skeleton, skeleton
 from tensorese.records.nouns import Sketch, Status, Workload
 from tensorese.records.store import Split, Store
-
-Floats = npt.NDArray[np.float32]
-Ints = npt.NDArray[np.int64]
 
 FAILED = frozenset(
     {
@@ -102,10 +100,10 @@ class Encoded:
 
     templates: tuple[Template, ...]
     pair: Ints
-    values: Floats
+    values: Floats32
     strangers: dict[str, int]
 
-    def matrix(self, index: Ints) -> Floats:
+    def matrix(self, index: Ints) -> Floats32:
         """`[len(index), length, width]`, for models that want the matrix itself."""
         width = 1 + self.templates[0].names.shape[1] + self.templates[0].numbers.shape[1]
         out = np.zeros((len(index), len(self.templates[0].types), width), np.float32)
@@ -120,7 +118,7 @@ class Encoded:
             out[chosen[:, None], row, shift + column] = self.values[index[chosen][:, None], value]
         return out
 
-    def flat(self, index: Ints) -> Floats:
+    def flat(self, index: Ints) -> Floats32:
         """`[len(index), columns]`: the matrix laid flat and what stands beside it, for trees."""
         beside = self.values[index][:, : self.templates[0].n_physics]
         return np.concatenate([self.matrix(index).reshape(len(index), -1), beside], axis=1)

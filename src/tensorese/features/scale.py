@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Floats: TypeAlias = npt.NDArray[np.float64]
+from tensorese.arrays import Floats64
 
 SHARE = 4.0
 """A share of 1 is written as 4, of the order of the logarithms beside it."""
 
 
-def log2(x: Any) -> Floats:
+def log2(x: Any) -> Floats64:
     return np.asarray(np.log2(np.maximum(x, 1e-3)))

@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-Floats: TypeAlias = npt.NDArray[np.float64]
+from tensorese.arrays import Floats64
+
 Index: TypeAlias = tuple[Any, ...]
 """`("c", value)`, `("i", iterator)`, `(operation, index, index)`, or `("?",)` for the rest."""
 
@@ -56,7 +56,7 @@ class Block(NamedTuple):
     writes: tuple[Operand, ...]
 
 
-def span(index: Index, lengths: Floats) -> Floats:
+def span(index: Index, lengths: Floats64) -> Floats64:
     """Largest less smallest value of an index while iterator k takes `lengths[:, k]` values."""
     kind = index[0]
     if kind == "c":
@@ -210,7 +210,7 @@ class _Reader:
         return found
 
 
-def box(operand: Operand, lengths: Floats) -> Floats:
+def box(operand: Operand, lengths: Floats64) -> Floats64:
     """`[n, dimensions]`: from the smallest to the largest value of each index, all between too."""
     cells = [
         np.minimum(span(index, lengths) + 1.0, float(size))
@@ -219,7 +219,7 @@ def box(operand: Operand, lengths: Floats) -> Floats:
     return np.stack(cells, axis=1) if cells else np.ones((len(lengths), 1))
 
 
-def touched(operand: Operand, lengths: Floats) -> Floats:
+def touched(operand: Operand, lengths: Floats64) -> Floats64:
     """`[n, dimensions]`: how many values each index takes; a window's step leaves gaps in the box.
 
     An index has no more values than its iterators have steps.

@@ -24,6 +24,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save_file
 
 from tensorese import __version__
+from tensorese.arrays import Floats32
 from tensorese.errors import TensoreseError, did_you_mean
 from tensorese.features import base as features
 from tensorese.features.base import FeatureSet
@@ -32,7 +33,6 @@ from tensorese.records.nouns import Sketch, Workload
 
 FORMAT, FORMAT_VERSION = "tensorese-model", 2
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "card.md"
-Floats: TypeAlias = npt.NDArray[np.float32]
 Tensors: TypeAlias = Mapping[str, npt.NDArray[Any]]
 Section: TypeAlias = Mapping[str, Any]
 """JSON that one kind of model writes and reads."""
@@ -77,17 +77,17 @@ class Model(ABC):
     """8 hex digits of the weights on disk: tells which model picked a program."""
 
     @abstractmethod
-    def opinions(self, inputs: Any, platform: str) -> Floats:
+    def opinions(self, inputs: Any, platform: str) -> Floats32:
         """`[N, voters]`: each voter's score; its sigmoid is the task's best latency over the
         program's."""
 
-    def speeds(self, inputs: Any, platform: str) -> Floats:
+    def speeds(self, inputs: Any, platform: str) -> Floats32:
         """`[N, voters]`: log2 of speed against the task's best, at most 0."""
         return -softplus(-self.opinions(inputs, platform)) / np.float32(math.log(2.0))
 
-    def rank(self, inputs: Any, platform: str) -> Floats:
+    def rank(self, inputs: Any, platform: str) -> Floats32:
         """`[N]`: higher is faster; compares programs of one task only."""
-        scores: Floats = self.opinions(inputs, platform).mean(1)
+        scores: Floats32 = self.opinions(inputs, platform).mean(1)
         return scores
 
     def read(self, workload: Workload, sketch: Sketch, decisions: npt.ArrayLike) -> Any:
@@ -126,8 +126,8 @@ class Model(ABC):
         """The model that `section` and `tensors` were taken from."""
 
 
-def softplus(x: Floats) -> Floats:
-    values: Floats = np.logaddexp(np.float32(0.0), x)
+def softplus(x: Floats32) -> Floats32:
+    values: Floats32 = np.logaddexp(np.float32(0.0), x)
     return values
 
 

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tensorese.models.base import Floats, Model, ModelError, Tensors, model_class, register
+from tensorese.arrays import Floats32
+from tensorese.models.base import Model, ModelError, Tensors, model_class, register
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -33,13 +34,13 @@ class Ensemble(Model):
         self.needs = needs.pop()
         self.platforms = members[0].model.platforms
 
-    def opinions(self, inputs: Any, platform: str) -> Floats:
+    def opinions(self, inputs: Any, platform: str) -> Floats32:
         return self._together(platform, lambda model: model.opinions(inputs, platform))
 
-    def speeds(self, inputs: Any, platform: str) -> Floats:
+    def speeds(self, inputs: Any, platform: str) -> Floats32:
         return self._together(platform, lambda model: model.speeds(inputs, platform))
 
-    def _together(self, platform: str, ask: Callable[[Model], Floats]) -> Floats:
+    def _together(self, platform: str, ask: Callable[[Model], Floats32]) -> Floats32:
         self.head_index(platform)
         return np.concatenate(
             [

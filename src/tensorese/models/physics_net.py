@@ -14,9 +14,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from tensorese.arrays import Floats32
 from tensorese.features.base import feature_set
 from tensorese.features.physics import Machine
-from tensorese.models.base import Floats, Model, ModelError, Tensors, register, softplus
+from tensorese.models.base import Model, ModelError, Tensors, register, softplus
 
 CHUNK = 2048  # rows at once: the hidden layers stay in the cache
 SCALE = 0.25
@@ -38,7 +39,7 @@ class PhysicsConfig:
     """On the features in training, in standard deviations."""
 
 
-def gelu(x: Floats) -> Floats:
+def gelu(x: Floats32) -> Floats32:
     """x times the normal distribution; erf by Abramowitz and Stegun 7.1.26, wrong by 1.5e-7."""
     z = np.abs(x) * np.float32(math.sqrt(0.5))
     t = 1.0 / (1.0 + np.float32(0.3275911) * z)
@@ -46,7 +47,7 @@ def gelu(x: Floats) -> Floats:
     for constant in (1.421413741, -0.284496736, 0.254829592):
         series = series * t + np.float32(constant)
     tail = series * t * np.exp(-z * z)
-    half: Floats = 0.5 * x * np.where(x >= 0, 2.0 - tail, tail)
+    half: Floats32 = 0.5 * x * np.where(x >= 0, 2.0 - tail, tail)
     return half
 
 
@@ -54,7 +55,7 @@ class _Network:
     """Encoder, residual blocks, one head per platform."""
 
     def __init__(self, weights: Tensors, place: str, blocks: int, heads: int) -> None:
-        def linear(name: str) -> tuple[Floats, Floats]:
+        def linear(name: str) -> tuple[Floats32, Floats32]:
             # As rows by columns: numpy multiplies the transposed matrix more slowly.
             return (
                 np.ascontiguousarray(weights[f"{place}.{name}.weight"].T),
@@ -65,22 +66,22 @@ class _Network:
         self.blocks = [linear(f"blocks.{k}") for k in range(blocks)]
         self.heads = [(linear(f"heads.{k}.0"), linear(f"heads.{k}.3")) for k in range(heads)]
 
-    def __call__(self, features: Floats, head: int) -> Floats:
-        x: Floats = features * np.float32(SCALE)  # [N, F]
+    def __call__(self, features: Floats32, head: int) -> Floats32:
+        x: Floats32 = features * np.float32(SCALE)  # [N, F]
         x = gelu(x @ self.first[0] + self.first[1]) @ self.second[0] + self.second[1]  # [N, W]
         for weight, bias in self.blocks:
             x = x + gelu(x @ weight + bias)
         (inner, inner_bias), (outer, outer_bias) = self.heads[head]
-        out: Floats = gelu(x @ inner + inner_bias) @ outer + outer_bias
+        out: Floats32 = gelu(x @ inner + inner_bias) @ outer + outer_bias
         return out  # [N, 2]: rank score and logit of failing
 
 
-def opinions_of(outputs_NM2: Floats) -> Floats:
+def opinions_of(outputs_NM2: Floats32) -> Floats32:
     """`[N, M]`: rank scores, lowered where a failure is likely."""
     return outputs_NM2[:, :, 0] - softplus(outputs_NM2[:, :, 1] - np.float32(FAILS))
 
 
-def speeds_of(outputs_NM2: Floats) -> Floats:
+def speeds_of(outputs_NM2: Floats32) -> Floats32:
     """`[N, M]`: log2 of speed against the task's best, at most 0.
 
     Training fits the sigmoid of a rank score to the task's best latency over the program's.
@@ -102,7 +103,7 @@ class PhysicsNet(Model):
             for k in range(config.networks)
         ]
 
-    def outputs(self, features: Floats, platform: str) -> Floats:
+    def outputs(self, features: Floats32, platform: str) -> Floats32:
         """`[N, M, 2]`: rank score and logit of failing, by network."""
         head = self.head_index(platform)
         if not len(features):
@@ -114,10 +115,10 @@ class PhysicsNet(Model):
         ]
         return np.concatenate(parts)
 
-    def opinions(self, inputs: Floats, platform: str) -> Floats:
+    def opinions(self, inputs: Floats32, platform: str) -> Floats32:
         return opinions_of(self.outputs(inputs, platform))
 
-    def speeds(self, inputs: Floats, platform: str) -> Floats:
+    def speeds(self, inputs: Floats32, platform: str) -> Floats32:
         return speeds_of(self.outputs(inputs, platform))
 
     def with_head(self, platform: str, *, name: str = "") -> PhysicsNet:

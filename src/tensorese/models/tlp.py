@@ -22,13 +22,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tensorese.arrays import Floats32
 from tensorese.features.base import FeatureSet, version_of
 from tensorese.features.context import context_of
 from tensorese.features.matrix import Encoder, MatrixSpec, Template, paper_spec
 from tensorese.features.physics import features_hash
 from tensorese.features.programs import ProgramSet, encode_programs
 from tensorese.language.vocabulary import NAME_SLOTS, TYPE_SLOTS, Vocabulary
-from tensorese.models.base import Floats, Model, ModelError, Tensors, register
+from tensorese.models.base import Model, ModelError, Tensors, register
 from tensorese.models.network import (
     Network,
     ProgramBatch,
@@ -434,15 +435,15 @@ class TLP(Model):
     def read_all(self, programs: ProgramSet) -> ProgramBatch:
         return as_batch(encode_programs(programs, self.encoder))
 
-    def _outputs(self, inputs: ProgramBatch, platform: str) -> Floats:
+    def _outputs(self, inputs: ProgramBatch, platform: str) -> Floats32:
         chunk = CHUNK if len(inputs.sketches) == 1 else MIXED_CHUNK
         outputs_NM2 = outputs_of(self.network, inputs, self.head_index(platform), chunk)
         return np.asarray(outputs_NM2.numpy())
 
-    def opinions(self, inputs: ProgramBatch, platform: str) -> Floats:
+    def opinions(self, inputs: ProgramBatch, platform: str) -> Floats32:
         return opinions_of(self._outputs(inputs, platform))
 
-    def speeds(self, inputs: ProgramBatch, platform: str) -> Floats:
+    def speeds(self, inputs: ProgramBatch, platform: str) -> Floats32:
         return speeds_of(self._outputs(inputs, platform))
 
     def section(self) -> dict[str, Any]:

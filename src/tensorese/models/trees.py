@@ -13,8 +13,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.arrays import Floats32
 from tensorese.features.base import feature_set
-from tensorese.models.base import Floats, Model, Tensors, register
+from tensorese.models.base import Model, Tensors, register
 
 LEAF = -1
 PARTS = ("feature", "threshold", "left", "right", "value")
@@ -154,15 +155,15 @@ class Trees(Model):
         self.forests = dict(forests)
         self.platforms = tuple(forests)
 
-    def speeds(self, inputs: Floats, platform: str) -> Floats:
+    def speeds(self, inputs: Floats32, platform: str) -> Floats32:
         """`[N, 1]`."""
         self.head_index(platform)
         share = np.clip(self.forests[platform].predict(inputs), SLOWEST, CERTAIN)
         return np.log2(share).astype(np.float32)[:, None]
 
-    def opinions(self, inputs: Floats, platform: str) -> Floats:
-        share: Floats = np.exp2(self.speeds(inputs, platform))
-        logit: Floats = np.log(share / (1 - share))
+    def opinions(self, inputs: Floats32, platform: str) -> Floats32:
+        share: Floats32 = np.exp2(self.speeds(inputs, platform))
+        logit: Floats32 = np.log(share / (1 - share))
         return logit
 
     def section(self) -> dict[str, Any]:

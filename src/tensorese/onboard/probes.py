@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from tensorese.arrays import Floats64, Ints
 
 PROMISING = 0.4
 """Share of the probes that are the model's own favourites: its first picks must be right."""
@@ -49,7 +48,7 @@ def choose_probes(
     return np.array(picked, dtype=np.int64)
 
 
-def _standardised(features: npt.ArrayLike, known: npt.ArrayLike | None) -> Floats:
+def _standardised(features: npt.ArrayLike, known: npt.ArrayLike | None) -> Floats64:
     x = np.asarray(features, dtype=np.float64)
     if known is not None and len(np.asarray(known)):
         x = np.vstack([x, np.asarray(known, dtype=np.float64)])
@@ -57,7 +56,7 @@ def _standardised(features: npt.ArrayLike, known: npt.ArrayLike | None) -> Float
     return np.asarray((x - x.mean(0)) / np.where(spread > 1e-9, spread, np.inf))
 
 
-def _gaps(rows: Floats, others: Floats) -> Floats:
+def _gaps(rows: Floats64, others: Floats64) -> Floats64:
     square = (rows**2).mean(1)[:, None] + (others**2).mean(1)[None]
     square = square - 2 * rows @ others.T / rows.shape[1]
     return np.asarray(np.sqrt(np.maximum(square, 0.0)).min(1))

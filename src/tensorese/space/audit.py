@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from tensorese.arrays import Ints
 from tensorese.space.replay import SCHEDULE_ERRORS, decisions_of
 from tensorese.space.space import TaskSpace
-from tensorese.space.tiles import Ints
 from tensorese.space.variation import mutate
 
 _FRESH_SECS = 6.0  # of stock sampling, where nearly everything fails, before our rows seed it

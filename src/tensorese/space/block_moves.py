@@ -13,10 +13,11 @@ from functools import cached_property
 
 import numpy as np
 
+from tensorese.arrays import Ints
 from tensorese.errors import TensoreseError
 from tensorese.space.locations import any_long, offered_mask
 from tensorese.space.slots import INLINE, ROOT
-from tensorese.space.tiles import Bools, Ints, unique_rows
+from tensorese.space.tiles import Bools, unique_rows
 
 _MAX_PATTERNS = 256  # of loops longer than 1, for which the loops after each move are kept
 _MAX_LOOPS = 62  # one bit each

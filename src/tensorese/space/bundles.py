@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.arrays import Ints
 from tensorese.space.limits import Limit, Product
 from tensorese.space.slots import Slot, Tile
-from tensorese.space.tiles import Ints
 
 _MAX_COMBINATIONS = 1_000_000
 

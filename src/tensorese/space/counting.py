@@ -8,10 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.arrays import Ints
 from tensorese.space.decisions import DecisionSpace
 from tensorese.space.locations import LoopRule, Pattern, joint_patterns
 from tensorese.space.slots import INLINE, Choice, Tile
-from tensorese.space.tiles import Bools, Ints
+from tensorese.space.tiles import Bools
 
 _MAX_PATTERNS = 4096
 _ESTIMATED_FROM = 512  # tilings, where there are more patterns

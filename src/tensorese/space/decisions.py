@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from tensorese.arrays import Ints
 from tensorese.language.constants import Constants
 from tensorese.language.trace import read_trace
 from tensorese.records.nouns import Sketch
@@ -19,7 +20,7 @@ from tensorese.space.bundles import Bundle, find_bundles
 from tensorese.space.limits import Limit
 from tensorese.space.locations import Locator
 from tensorese.space.slots import INLINE, Location, Slot
-from tensorese.space.tiles import Bools, Ints
+from tensorese.space.tiles import Bools
 
 _BATCH = 4096
 _MAX_DRAWS = 2_000_000

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorese.arrays import Ints
 from tensorese.space.accesses import Access
 from tensorese.space.decisions import DecisionSpace
 from tensorese.space.limits import (
@@ -23,7 +24,6 @@ from tensorese.space.memo import Asked
 from tensorese.space.nests import Nest, Stage, read_nest
 from tensorese.space.probing import Probe
 from tensorese.space.slots import Choice, Slot, Tile
-from tensorese.space.tiles import Ints
 
 MAX_VERDICTS = 4096  # cases TVM may be asked about, at worst, for a sketch without tiles
 TOO_LARGE = 1 << 20  # elements: more than any shared memory holds

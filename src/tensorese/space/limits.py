@@ -13,8 +13,9 @@ from typing import Protocol
 
 import numpy as np
 
+from tensorese.arrays import Ints
 from tensorese.space.memo import Asked
-from tensorese.space.tiles import Bools, Ints, unique_rows
+from tensorese.space.tiles import Bools, unique_rows
 
 
 class Limit(Protocol):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorese.arrays import Ints
 from tensorese.space.block_moves import MovedRule, Moves, Untold
 from tensorese.space.decisions import DecisionSpace
 from tensorese.space.locations import LocationTable, Locator, Loop, LoopRule
@@ -16,7 +17,6 @@ from tensorese.space.loop_nests import loop_columns, read_moves
 from tensorese.space.memo import Asked
 from tensorese.space.probing import Offer, Probe, block_name, can_inline, locate
 from tensorese.space.slots import INLINE, ROOT, Location, Tile
-from tensorese.space.tiles import Ints
 
 PROBES = 2  # rows put to TVM for every new rule; the audit puts hundreds
 MAX_OPEN_PARTS = 8  # of tiles: a table may have to ask about 2**8 patterns of them, at worst

@@ -14,9 +14,10 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
+from tensorese.arrays import Ints
 from tensorese.space.memo import Asked
 from tensorese.space.slots import INLINE
-from tensorese.space.tiles import Bools, Ints
+from tensorese.space.tiles import Bools
 
 Pattern: TypeAlias = dict[tuple[int, ...], bool]
 """Columns whose product must be 1 (True) or must not (False)."""

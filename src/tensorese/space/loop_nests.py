@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from tensorese.arrays import Ints
 from tensorese.space.accesses import Access
 from tensorese.space.block_moves import Block, Iterator, Moves, Read, Source, Untold
 from tensorese.space.probing import Probe, block_name, can_inline
 from tensorese.space.replay import SCHEDULE_ERRORS
 from tensorese.space.slots import Location, Tile
-from tensorese.space.tiles import Ints
 
 _MOST_ROWS = 16  # replayed to tell which tile an unnamed loop is
 

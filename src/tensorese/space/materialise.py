@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tensorese.arrays import Ints
 from tensorese.identity import plain
 from tensorese.language.metaschedule import cut_tail
 from tensorese.records.nouns import Program, Workload
 from tensorese.space.replay import SCHEDULE_ERRORS
 from tensorese.space.space import TaskSpace
-from tensorese.space.tiles import Ints
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,8 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from tensorese.space.tiles import Ints, unique_rows
+from tensorese.arrays import Ints
+from tensorese.space.tiles import unique_rows
 
 Answer = TypeVar("Answer")
 

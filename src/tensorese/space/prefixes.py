@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from tensorese.arrays import Ints
 from tensorese.space.decisions import DecisionSpace
 from tensorese.space.slots import INLINE, Choice, Location, Slot, Tile
-from tensorese.space.tiles import Bools, Ints, SpaceError, divisors
+from tensorese.space.tiles import Bools, SpaceError, divisors
 
 
 def values(space: DecisionSpace, column: int) -> Ints:

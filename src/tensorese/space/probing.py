@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from tensorese.arrays import Ints
 from tensorese.language.primitive import fill_slots
 from tensorese.records.nouns import Sketch
 from tensorese.space.replay import SCHEDULE_ERRORS, Referee
 from tensorese.space.slots import INLINE, ROOT, Location, Slot
-from tensorese.space.tiles import Ints
 
 Offer: TypeAlias = tuple[int, ...]
 """Locations, ascending."""

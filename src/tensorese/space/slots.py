@@ -9,9 +9,10 @@ from typing import TypeAlias
 
 import numpy as np
 
+from tensorese.arrays import Ints
 from tensorese.language.trace import Trace, read_trace
 from tensorese.records.nouns import Sketch
-from tensorese.space.tiles import Bools, Ints, SpaceError, factorisations
+from tensorese.space.tiles import Bools, SpaceError, factorisations
 
 INLINE, ROOT = -2, -1  # the two locations that are no loop
 

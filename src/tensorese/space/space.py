@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorese.arrays import Ints
 from tensorese.identity import plain
 from tensorese.language.constants import Constants, put_constants, take_constants
 from tensorese.language.metaschedule import Trace, join_trace, split_trace
@@ -21,7 +22,7 @@ from tensorese.space.locations import LoopRule
 from tensorese.space.probing import Probe
 from tensorese.space.replay import SCHEDULE_ERRORS, Referee, Replayed, decisions_of
 from tensorese.space.slots import typed_slots
-from tensorese.space.tiles import Ints, SpaceError
+from tensorese.space.tiles import SpaceError
 from tensorese.targets import Target
 
 

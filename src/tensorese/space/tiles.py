@@ -8,9 +8,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.arrays import Ints
 from tensorese.errors import TensoreseError
 
-Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 MAX_TABLE = 2_000_000  # rows; the zoo's largest tile (5 parts) has some ten thousand

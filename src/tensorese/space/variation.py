@@ -8,9 +8,10 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.arrays import Ints
 from tensorese.space.decisions import DecisionSpace
 from tensorese.space.slots import Location, Slot, Tile
-from tensorese.space.tiles import Ints, divisors
+from tensorese.space.tiles import divisors
 
 
 def mutate(space: DecisionSpace, rows: Ints, rng: np.random.Generator, tries: int = 8) -> Ints:

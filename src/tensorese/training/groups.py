@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.arrays import Ints
 from tensorese.features.programs import ProgramSet
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)

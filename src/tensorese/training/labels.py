@@ -9,17 +9,15 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.arrays import Floats32, Floats64
 from tensorese.features.programs import ProgramSet
-
-Floats = npt.NDArray[np.float64]
-Floats32 = npt.NDArray[np.float32]
 
 
 def is_label(latency: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     return np.asarray(np.isfinite(latency) & (latency > 0))
 
 
-def task_best(programs: ProgramSet, tasks: Sequence[int]) -> Floats:
+def task_best(programs: ProgramSet, tasks: Sequence[int]) -> Floats64:
     """`[tasks, platforms]`: time of the best, infinite without a label in these tasks.
 
     The best of three labels is seldom the best there is: where a platform has less than half as
@@ -43,7 +41,7 @@ def task_best(programs: ProgramSet, tasks: Sequence[int]) -> Floats:
     return np.asarray(np.minimum(best, likely_best))
 
 
-def _geometric_mean(values: Floats, where: tuple[Any, Any], shape: tuple[int, int]) -> Floats:
+def _geometric_mean(values: Floats64, where: tuple[Any, Any], shape: tuple[int, int]) -> Floats64:
     """Of the values that fall on each cell; infinite where none does."""
     total, count = np.zeros(shape), np.zeros(shape)
     np.add.at(total, where, np.log(values))
@@ -56,8 +54,8 @@ ROUNDS = 20
 
 
 def task_level(
-    task: npt.NDArray[Any], row: npt.NDArray[Any], column: npt.NDArray[Any], octaves: Floats
-) -> Floats:
+    task: npt.NDArray[Any], row: npt.NDArray[Any], column: npt.NDArray[Any], octaves: Floats64
+) -> Floats64:
     """By label (program `row`, platform `column`): what the task's mean program has there.
 
     Platforms have measured some of a task's programs each, one of them perhaps three. An octave is

@@ -18,11 +18,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tensorese.arrays import Floats32
 from tensorese.features.base import physics_rows
 from tensorese.features.matrix import Encoder, MatrixSpec
 from tensorese.features.physics import Machine, feature_names
 from tensorese.features.programs import Encoded, ProgramSet
-from tensorese.models.base import Floats
 from tensorese.models.network import Network, ProgramBatch
 from tensorese.models.physics_net import SCALE, PhysicsConfig, PhysicsNet
 from tensorese.training.groups import GroupConfig, Groups
@@ -146,15 +146,15 @@ class PhysicsSet:
     machine: Machine
 
     @property
-    def features(self) -> Floats:
+    def features(self) -> Floats32:
         return self.encoded.values
 
     @cached_property
-    def centre(self) -> Floats:
+    def centre(self) -> Floats32:
         return np.asarray(self.features.mean(0))
 
     @cached_property
-    def spread(self) -> Floats:
+    def spread(self) -> Floats32:
         deviation = self.features.std(0)
         return np.asarray(np.where(deviation > 1e-4, deviation, np.float32(_CONSTANT)))
 

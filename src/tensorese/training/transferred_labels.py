@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.arrays import Floats64
 from tensorese.features.programs import ProgramSet
 from tensorese.models.trees import from_lightgbm, mean_of
-from tensorese.training.labels import Floats, is_label, task_level
+from tensorese.training.labels import is_label, task_level
 from tensorese.training.trees import Setting, fit_rows
 
 SETTING: Setting = {
@@ -91,13 +92,13 @@ def transferred(
     return replace(programs, latency=latency)
 
 
-def _octaves(programs: ProgramSet, tasks: npt.ArrayLike) -> Floats:
+def _octaves(programs: ProgramSet, tasks: npt.ArrayLike) -> Floats64:
     """`[n, platforms]`: the logarithm of every label in these tasks, else not a number."""
     known = np.isin(programs.task, np.asarray(tasks))[:, None] & is_label(programs.latency)
     return np.log2(np.where(known, programs.latency, np.nan).astype(np.float64))
 
 
-def _expected(task: npt.NDArray[Any], mine: Floats, others: Floats) -> Floats:
+def _expected(task: npt.NDArray[Any], mine: Floats64, others: Floats64) -> Floats64:
     """`[n]`: what the others' labels say of a program, those most that differ least from `mine`.
 
     Platforms have measured some of a task's programs each: levels of the task on each of them make
@@ -122,7 +123,7 @@ def _expected(task: npt.NDArray[Any], mine: Floats, others: Floats) -> Floats:
     return np.asarray(mean + base[task])
 
 
-def _gap(programs: ProgramSet, off: Floats) -> Floats:
+def _gap(programs: ProgramSet, off: Floats64) -> Floats64:
     """`[n]`: by how much a task's own labels lie above what is guessed of them, in the mean."""
     known = np.isfinite(off)
     n = len(programs.tasks)

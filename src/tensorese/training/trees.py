@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.arrays import Floats32
 from tensorese.evaluation.judge import judge_scores
 from tensorese.features.base import physics_rows
 from tensorese.features.programs import ProgramSet
-from tensorese.models.base import Floats
 from tensorese.models.trees import Forest, from_lightgbm, mean_of, sum_of, with_known
 from tensorese.training.labels import (
     OCTAVES,
@@ -73,7 +73,7 @@ def can_grow() -> bool:
 
 
 def grow_on(
-    features: Floats,
+    features: Floats32,
     programs: ProgramSet,
     tasks: Sequence[int],
     rounds: int,
@@ -91,7 +91,7 @@ def grow_on(
 
 
 def grow_shared(
-    features: Floats,
+    features: Floats32,
     programs: ProgramSet,
     tasks: Sequence[int],
     rounds: int,
@@ -116,7 +116,7 @@ def grow_shared(
 
 def labels_of(
     programs: ProgramSet, tasks: Sequence[int], scales: Sequence[Scale]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], list[Floats]]:
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], list[Floats32]]:
     """Program and platform of every label in these tasks, and the labels on each of the scales."""
     row, column, share = shares_of(programs, tasks)
     found = []
@@ -132,7 +132,7 @@ def labels_of(
 
 def shares_of(
     programs: ProgramSet, tasks: Sequence[int]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]:
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats32]:
     """Program, platform and the best's share of its time, of every label in these tasks."""
     best = task_best(programs, tasks)
     known = np.isin(programs.task, np.asarray(tasks, dtype=np.int64))
@@ -142,7 +142,7 @@ def shares_of(
 
 
 def grow_forest(
-    features: Floats,
+    features: Floats32,
     programs: ProgramSet,
     tasks: Sequence[int],
     rounds: int,
@@ -160,9 +160,9 @@ def grow_forest(
 
 
 def grow_corrected(
-    features: Floats,
+    features: Floats32,
     index: npt.NDArray[Any],
-    labels: Floats,
+    labels: Floats32,
     rounds: int,
     setting: Setting,
     known: Forest,
@@ -177,7 +177,7 @@ def grow_corrected(
     return sum_of([known, from_lightgbm(more)])
 
 
-def levelled(share: Floats, task: npt.NDArray[Any], said: npt.NDArray[Any]) -> Floats:
+def levelled(share: Floats32, task: npt.NDArray[Any], said: npt.NDArray[Any]) -> Floats32:
     """Labels whose mean over each task is that of what is `said`, on whatever scales it is: what a
     task's programs have in common is all that scales differ by, and orders none of them."""
     labels = (share + in_octaves(share)) / 2
@@ -188,7 +188,7 @@ def levelled(share: Floats, task: npt.NDArray[Any], said: npt.NDArray[Any]) -> F
 def fit_tree(
     kind: str,
     setting: Setting,
-    features: Floats,
+    features: Floats32,
     programs: ProgramSet,
     tasks: Sequence[int],
     rounds: int = ROUNDS,
@@ -199,7 +199,7 @@ def fit_tree(
 
 
 def fit_rows(
-    kind: str, setting: Setting, features: Floats, labels: Floats, rounds: int = ROUNDS
+    kind: str, setting: Setting, features: Floats32, labels: Floats32, rounds: int = ROUNDS
 ) -> Any:
     if kind == "lightgbm":
         import lightgbm
@@ -213,7 +213,7 @@ def fit_rows(
     return xgboost.train({**shared, **setting}, xgboost.DMatrix(features, labels), rounds)
 
 
-def score_tree(kind: str, tree: Any, features: Floats) -> npt.NDArray[np.float64]:
+def score_tree(kind: str, tree: Any, features: Floats32) -> npt.NDArray[np.float64]:
     if kind == "lightgbm":
         return np.asarray(tree.predict(features), dtype=np.float64)
     import xgboost

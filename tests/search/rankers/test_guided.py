@@ -12,6 +12,7 @@ from models_support import physics_model, tlp_model
 
 from guided_support import toy_model
 from search_support import PLATFORM, drawn, measured, seconds, task_state
+from tensorese.arrays import Ints
 from tensorese.features.matrix import MatrixSpec
 from tensorese.models.base import Card, Model, save_model
 from tensorese.records.nouns import Platform, Sketch, Workload
@@ -21,7 +22,6 @@ from tensorese.search.rankers.by_name import LOWERED, guided, ranker_named
 from tensorese.search.rankers.guided import AutoRanker, Contest, GuidedRanker
 from tensorese.search.rankers.online import OnlineRanker
 from tensorese.search.rankers.staged import Staged
-from tensorese.space.tiles import Ints
 
 pytestmark = pytest.mark.null
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tensorese.arrays import Ints
 from tensorese.errors import TensoreseError
 from tensorese.records.nouns import Measurement
 from tensorese.search.contracts import Proposal, Proposer, Ranker, TaskState
@@ -15,7 +16,6 @@ from tensorese.search.proposers.pool import measured_best, pick, picked_from
 from tensorese.search.proposers.random_rows import draw, random_proposals
 from tensorese.search.proposers.shares import sketch_shares, split
 from tensorese.space.decisions import DecisionSpace
-from tensorese.space.tiles import Ints
 from tensorese.space.variation import cross, mutate
 
 _ROUNDS = 16  # of making up for sketches that have fewer rows than their share

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from tensorese.arrays import Floats64, Ints
 from tensorese.search.contracts import Ranker, TaskState
-from tensorese.search.proposers.pool import Floats, Keys, Scored, distinct, row_keys, score
-from tensorese.space.tiles import Bools, Ints
+from tensorese.search.proposers.pool import Keys, Scored, distinct, row_keys, score
+from tensorese.space.tiles import Bools
 
 CHUNK = 16_384
 """The most rows that are bred and scored at once."""
@@ -48,7 +49,7 @@ class Leaders:
         self.state, self.ranker, self.sketch, self.most = state, ranker, sketch, most
         width = state.space.sketches[sketch].sketch.n_decisions
         self.rows: Ints = np.zeros((0, width), dtype=np.int64)
-        self.scores: Floats = np.zeros(0)
+        self.scores: Floats64 = np.zeros(0)
         self._known = KeySet()
 
     @property

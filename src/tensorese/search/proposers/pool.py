@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.arrays import Floats64, Ints
 from tensorese.search.contracts import Proposal, Ranker, Row, TaskState
 from tensorese.space.decisions import DecisionSpace
 from tensorese.space.slots import Tile
-from tensorese.space.tiles import Bools, Ints
+from tensorese.space.tiles import Bools
 
-Floats = npt.NDArray[np.float64]
 Keys = npt.NDArray[np.uint64]
 
 _ODD = np.random.default_rng(64).integers(1 << 62, size=4096, dtype=np.uint64) * 2 + 1
@@ -58,7 +58,7 @@ def measured_best(state: TaskState, sketch: int, n: int) -> Ints:
     return np.array(best, dtype=np.int64).reshape(len(best), width)
 
 
-def score(state: TaskState, ranker: Ranker, sketch: int, rows: Ints) -> Floats:
+def score(state: TaskState, ranker: Ranker, sketch: int, rows: Ints) -> Floats64:
     if not len(rows):
         return np.zeros(0)
     told = state.space.sketches[sketch].sketch
@@ -71,7 +71,7 @@ class Scored:
 
     sketch: int
     rows: Ints
-    scores: Floats
+    scores: Floats64
 
     def new_to(self, state: TaskState) -> Scored:
         """Without what the task has seen."""
@@ -79,11 +79,11 @@ class Scored:
         return Scored(sketch=self.sketch, rows=self.rows[fresh], scores=self.scores[fresh])
 
 
-def embed(space: DecisionSpace, rows: Ints) -> Floats:
+def embed(space: DecisionSpace, rows: Ints) -> Floats64:
     """Columns whose L1 distance is `space.variation.distance`."""
     if not space.slots:  # not covered: a column that differs counts as 1 at most
         return np.minimum(np.asarray(rows, np.float64), 1.0)
-    parts: list[Floats] = [np.zeros((len(rows), 0))]
+    parts: list[Floats64] = [np.zeros((len(rows), 0))]
     for slot in space.slots:
         here = rows[:, slot.column : slot.column + slot.width]
         if isinstance(slot, Tile):
@@ -153,7 +153,7 @@ def _gap(space: DecisionSpace, apart: float) -> float:
 
 
 def _greedy(
-    places: list[Floats], of: Ints, within: Ints, left: Ints, n: int, gaps: list[float]
+    places: list[Floats64], of: Ints, within: Ints, left: Ints, n: int, gaps: list[float]
 ) -> Ints:
     near: list[Bools] = [np.zeros(len(place), dtype=np.bool_) for place in places]
     chosen: list[int] = []

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Set
 
 import numpy as np
 
+from tensorese.arrays import Floats64, Ints
 from tensorese.search.contracts import Proposal, Row, TaskState
-from tensorese.search.proposers.pool import Floats, are_legal, new_rows
+from tensorese.search.proposers.pool import are_legal, new_rows
 from tensorese.search.proposers.shares import split
 from tensorese.space.replay import SCHEDULE_ERRORS, decisions_of
 from tensorese.space.space import TaskSpace
-from tensorese.space.tiles import Ints
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ def replayed_rows(space: TaskSpace, sketch: int, n: int, rng: np.random.Generato
 def random_proposals(
     state: TaskState,
     n: int,
-    shares: Floats,
+    shares: Floats64,
     rng: np.random.Generator,
     beside: Iterable[Proposal] = (),
 ) -> list[Proposal]:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tensorese.arrays import Ints
 from tensorese.space.decisions import DecisionSpace
 from tensorese.space.slots import INLINE, Location, Tile
-from tensorese.space.tiles import Ints
 
 _NEAREST = 4  # factorisations per tile that variants are made of
 _VARIANTS = 64  # tried at once where the nearest of each slot are not legal together

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from tensorese.arrays import Ints
 from tensorese.records.nouns import Measurement, Status, Workload
 from tensorese.records.store import Store
 from tensorese.search.contracts import Proposal, Row, TaskState
 from tensorese.search.proposers.refit import refit_row, same_make
-from tensorese.space.tiles import Ints
 
 RELATIVES = 6  # tasks like this one that are asked for programs
 FAR = 24.0  # doublings of shape, all dimensions together, from which a task is no relative

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from tensorese.features.decisions import Floats, named_features, table
+from tensorese.arrays import Floats64, Ints
+from tensorese.features.decisions import named_features, table
 from tensorese.records.nouns import Measurement, Sketch, Workload
 from tensorese.search.contracts import Ranker
-from tensorese.space.tiles import Ints
 
 _WEIGHT = 0.2  # doublings of speed that a doubling of the build time outweighs
 _ENOUGH = 12  # builds from which a task's own are believed
@@ -34,7 +34,7 @@ class _Builds:
     rows: dict[Sketch, list[tuple[int, ...]]] = field(default_factory=dict)
     secs: dict[Sketch, list[float]] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
-    weights: Floats | None = None
+    weights: Floats64 | None = None
 
     def add(self, measurement: Measurement) -> None:
         sketch = measurement.program.sketch
@@ -58,7 +58,7 @@ class _Builds:
     def _items(self) -> list[tuple[Sketch, list[tuple[int, ...]]]]:
         return list(self.rows.items())
 
-    def cost(self, sketch: Sketch, rows: Ints) -> Floats:
+    def cost(self, sketch: Sketch, rows: Ints) -> Floats64:
         """Doublings, up to a constant of the task."""
         named = named_features(sketch, rows)
         costs = _guess(named, len(rows))
@@ -67,9 +67,9 @@ class _Builds:
         return costs
 
 
-def _guess(named: Mapping[str, Floats], n: int) -> Floats:
+def _guess(named: Mapping[str, Floats64], n: int) -> Floats64:
     """What is believed before, and corrected by, what is measured: heavy unrolling costs."""
-    guessed: Floats = np.maximum(named.get(_UNROLL, np.zeros(n)) - _HARMLESS, 0.0) / 2
+    guessed: Floats64 = np.maximum(named.get(_UNROLL, np.zeros(n)) - _HARMLESS, 0.0) / 2
     return guessed
 
 

@@ -7,11 +7,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from tensorese.arrays import Floats64
 from tensorese.search.rankers.blas import one_thread
-
-Floats = npt.NDArray[np.float64]
 
 LENGTHS = (0.5, 1.0, 2.0, 4.0, 8.0)
 LINEAR = (0.0, 0.3, 1.0)
@@ -28,11 +26,11 @@ class Shape:
     noise: float = 0.1
 
 
-def kernel(a: Floats, b: Floats, shape: Shape) -> Floats:
+def kernel(a: Floats64, b: Floats64, shape: Shape) -> Floats64:
     inner = a @ b.T
     square = (a**2).sum(1)[:, None] + (b**2).sum(1)[None] - 2 * inner
     root = np.sqrt(np.maximum(square, 0.0)) * (math.sqrt(5.0) / shape.length)
-    matern: Floats = (1.0 + root + root**2 / 3.0) * np.exp(-root)
+    matern: Floats64 = (1.0 + root + root**2 / 3.0) * np.exp(-root)
     return matern + shape.linear * inner
 
 
@@ -41,10 +39,10 @@ class GaussianProcess:
 
     def __init__(
         self,
-        x: Floats,
-        y: Floats,
+        x: Floats64,
+        y: Floats64,
         *,
-        emphasis: Floats | None = None,
+        emphasis: Floats64 | None = None,
         mean: float | None = None,
         shape: Shape | None = None,
     ) -> None:
@@ -64,11 +62,11 @@ class GaussianProcess:
             self.shape = shape or _likeliest(self._points, target)
             self._fit(target)
 
-    def _place(self, x: Floats) -> Floats:
-        placed: Floats = (x - self._centre) * self._weight
+    def _place(self, x: Floats64) -> Floats64:
+        placed: Floats64 = (x - self._centre) * self._weight
         return placed
 
-    def _fit(self, target: Floats) -> None:
+    def _fit(self, target: Floats64) -> None:
         noise = self.shape.noise * np.eye(len(target))
         factor = np.linalg.cholesky(kernel(self._points, self._points, self.shape) + noise)
         self._whiten = np.linalg.inv(factor).T
@@ -76,7 +74,7 @@ class GaussianProcess:
         self._alpha = self._whiten @ turned
         self._signal = float(np.mean(turned**2))
 
-    def predict(self, x: Floats) -> tuple[Floats, Floats]:
+    def predict(self, x: Floats64) -> tuple[Floats64, Floats64]:
         """Mean and standard deviation of the noiseless value."""
         with one_thread():
             points = self._place(x)
@@ -88,7 +86,7 @@ class GaussianProcess:
         return mean, self.scale * np.sqrt(variance)
 
 
-def _likeliest(points: Floats, target: Floats) -> Shape:
+def _likeliest(points: Floats64, target: Floats64) -> Shape:
     """Of a grid of shapes the one with most evidence."""
     pieces = -(-len(target) // CHUNK)
     chunks = [(points[k::pieces], target[k::pieces]) for k in range(pieces)]
@@ -104,7 +102,7 @@ def _likeliest(points: Floats, target: Floats) -> Shape:
     return found
 
 
-def _evidence(matrix: Floats, target: Floats, noise: float) -> float:
+def _evidence(matrix: Floats64, target: Floats64, noise: float) -> float:
     """Log likelihood up to a constant, the scale of the signal profiled out."""
     factor = np.linalg.cholesky(matrix + noise * np.eye(len(target)))
     turned = np.linalg.solve(factor, target)

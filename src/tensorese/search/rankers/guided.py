@@ -14,13 +14,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tensorese.features.decisions import Floats
+from tensorese.arrays import Floats64, Ints
 from tensorese.models.base import Model
 from tensorese.records.nouns import Measurement, Sketch, Workload
 from tensorese.search.rankers.blas import one_thread
 from tensorese.search.rankers.labels import seconds_of
 from tensorese.search.rankers.online import Advice, Key, OnlineRanker
-from tensorese.space.tiles import Ints
 
 LOWEST = -6.0  # doublings: beyond that it is all the same, see labels
 DOUBT = 0.5  # standard deviations of the voters that their mean is lowered by
@@ -46,17 +45,17 @@ class _Prior:
         self.features = features
         self.centre = 0.0
 
-    def _speed(self, sketch: Sketch, rows: Ints) -> Floats:
+    def _speed(self, sketch: Sketch, rows: Ints) -> Floats64:
         inputs = self.features(self.model, self.workload, sketch, rows)
         with one_thread():
             each = self.model.speeds(inputs, self.head).astype(np.float64)
         # A search finds what a model overrates: where its voters disagree it is believed less.
         return np.asarray(np.maximum(each.mean(1) - DOUBT * each.std(1), LOWEST))
 
-    def predict(self, sketch: Sketch, rows: Ints) -> Floats:
+    def predict(self, sketch: Sketch, rows: Ints) -> Floats64:
         return self._speed(sketch, rows) - self.centre
 
-    def predict_rows(self, measurements: Sequence[Measurement]) -> Floats:
+    def predict_rows(self, measurements: Sequence[Measurement]) -> Floats64:
         said = np.zeros(len(measurements))
         by_sketch: dict[Sketch, list[int]] = {}
         for index, measurement in enumerate(measurements):
@@ -116,7 +115,7 @@ class Contest:
         self.first = 0
         self.second = 0
 
-    def add(self, first: Floats, second: Floats, seconds: Floats) -> None:
+    def add(self, first: Floats64, second: Floats64, seconds: Floats64) -> None:
         faster = seconds[:, None] < seconds[None, :]
         ahead, other = (np.sign(s[:, None] - s[None, :])[faster] for s in (first, second))
         self.first += int(((ahead > 0) & (other < 0)).sum())
@@ -169,7 +168,7 @@ def _by_task(measurements: Sequence[Measurement]) -> list[list[Measurement]]:
     return list(groups.values())
 
 
-def _scores(ranker: OnlineRanker, group: Sequence[Measurement]) -> Floats:
+def _scores(ranker: OnlineRanker, group: Sequence[Measurement]) -> Floats64:
     found = np.zeros(len(group))
     for k, m in enumerate(group):
         program = m.program

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from tensorese.arrays import Floats64
 from tensorese.features.decisions import named_features, table
 from tensorese.records.nouns import Measurement, Status
 
-Floats = npt.NDArray[np.float64]
 Names = dict[str, int]
 
 FAILURES = frozenset(
@@ -38,14 +37,14 @@ def is_label(measurement: Measurement) -> bool:
     return seconds_of(measurement) > 0 or measurement.status in FAILURES
 
 
-def labels_of(measurements: Sequence[Measurement]) -> Floats:
+def labels_of(measurements: Sequence[Measurement]) -> Floats64:
     """Labels of runs of one task, at most 0."""
     seconds = np.array([seconds_of(m) for m in measurements])
-    labels: Floats = -np.minimum(np.log2(seconds / seconds.min()), WORST)
+    labels: Floats64 = -np.minimum(np.log2(seconds / seconds.min()), WORST)
     return labels
 
 
-def columns_of(measurements: Sequence[Measurement], names: Names) -> Floats:
+def columns_of(measurements: Sequence[Measurement], names: Names) -> Floats64:
     """Features `[n, len(names)]`; names not met before are added to `names`."""
     by_sketch: dict[str, list[int]] = {}
     for index, measurement in enumerate(measurements):

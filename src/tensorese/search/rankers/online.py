@@ -9,13 +9,13 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.arrays import Floats64, Ints
 from tensorese.features.base import FeatureSet, feature_set
-from tensorese.features.decisions import Floats, emphasis, named_features, table
+from tensorese.features.decisions import emphasis, named_features, table
 from tensorese.records.nouns import Measurement, Sketch, Workload
 from tensorese.search.proposers.pool import row_keys
 from tensorese.search.rankers.gaussian import GaussianProcess, Shape
 from tensorese.search.rankers.labels import Names, columns_of, is_label, labels_of, seconds_of
-from tensorese.space.tiles import Ints
 
 FEW = 8  # labels from which the kernel's shape is learnt
 MANY = 256  # labels from which it is learnt no more
@@ -32,9 +32,9 @@ Key = tuple[str, str]
 class Advice(Protocol):
     """What is said of a task's rows before the task itself has told: in doublings of speed."""
 
-    def predict(self, sketch: Sketch, rows: Ints) -> Floats: ...
+    def predict(self, sketch: Sketch, rows: Ints) -> Floats64: ...
 
-    def predict_rows(self, measurements: Sequence[Measurement]) -> Floats:
+    def predict_rows(self, measurements: Sequence[Measurement]) -> Floats64:
         """Of the rows that are about to be learnt from."""
         ...
 
@@ -75,7 +75,7 @@ class _Task:
             )
 
     def _learn_speed(
-        self, runs: list[Measurement], columns: Floats, weights: Floats, others: Advice | None
+        self, runs: list[Measurement], columns: Floats64, weights: Floats64, others: Advice | None
     ) -> None:
         labels = labels_of(runs)
         mean = float(labels.mean())
@@ -111,10 +111,10 @@ class _Loan:
             columns, np.concatenate(labels), emphasis=emphasis(self.names), mean=0.0
         )
 
-    def predict(self, sketch: Sketch, rows: Ints) -> Floats:
+    def predict(self, sketch: Sketch, rows: Ints) -> Floats64:
         return self.model.predict(table(named_features(sketch, rows), self.names, len(rows)))[0]
 
-    def predict_rows(self, measurements: Sequence[Measurement]) -> Floats:
+    def predict_rows(self, measurements: Sequence[Measurement]) -> Floats64:
         columns = columns_of(measurements, dict(self.names))[:, : len(self.names)]
         return self.model.predict(columns)[0]
 
@@ -149,7 +149,7 @@ class OnlineRanker:
         scores = np.concatenate([self._score(key, sketch, piece) for piece in pieces])
         return scores.astype(np.float32)
 
-    def _score(self, key: Key, sketch: Sketch, rows: Ints) -> Floats:
+    def _score(self, key: Key, sketch: Sketch, rows: Ints) -> Floats64:
         task = self._tasks.get(key, _Task())
         others = self._loan(key, sketch) if task.speed is None else self._made(key)
         named = named_features(sketch, rows)
@@ -213,7 +213,7 @@ def _kept(measurements: list[Measurement]) -> list[Measurement]:
     return sorted(older, key=seconds_of)[: MOST // 2] + latest
 
 
-def _arbitrary(sketch: Sketch, rows: Ints) -> Floats:
+def _arbitrary(sketch: Sketch, rows: Ints) -> Floats64:
     """A small fixed number a row, so that nobody takes the first rows for the best ones."""
     keys = row_keys(rows) ^ np.uint64(int(sketch.id, 16))
     return keys / np.float64(2**64) * 1e-3

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from tensorese.arrays import Floats32
 from tensorese.features.physics import Machine
 from tensorese.features.programs import DataError, ProgramSet, read_programs
-from tensorese.models.base import Floats
 from tensorese.models.ensemble import Ensemble, Member
 from tensorese.models.trees import Forest, Trees, mean_of
 from tensorese.training.labels import Scale, only
@@ -101,7 +101,7 @@ class EnsembleRecipe(Recipe):
 
     def _forests(
         self,
-        features: Floats,
+        features: Floats32,
         programs: ProgramSet,
         tasks: Sequence[int],
         wanted: tuple[str, ...],
