@@ -9,6 +9,7 @@ ResNet-18's 20 tasks, so fewer minutes show nothing but that.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import signal
@@ -155,4 +156,6 @@ def _stock(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    _stock(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description="Stock's side; tune_vs_metaschedule.py runs both.")
+    parser.add_argument("folder", type=Path)
+    _stock(parser.parse_args().folder)
