@@ -141,10 +141,7 @@ def together(rows: Rows) -> list[str]:
 
     The same tasks are judged everywhere, so this is where a difference can be told from luck.
     """
-    lines = [
-        "| store (platforms) | against | tasks | top-1 | top-5 |",
-        "|---|---|---|---|---|",
-    ]
+    lines = ["| store (platforms) | against | tasks | top-1 | top-5 |", "|---|---|---|---|---|"]
     for store in sorted({row["store"] for row in rows}):
         mine = [row for row in rows if row["store"] == store]
         platforms = sorted({row["platform"] for row in mine})

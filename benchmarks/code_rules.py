@@ -77,10 +77,8 @@ def compile_task(measurements: list[Any]) -> list[dict[str, Any]]:
     for m in measurements:
         program, target = m.program, m.platform.target
         job = {"module": "", "workload": program.workload.module, "target": target}
-        job |= {
-            "trace": trace_of(program, Target.from_json(target)),
-            "postprocess": not program.tail,
-        }
+        trace = trace_of(program, Target.from_json(target))
+        job |= {"trace": trace, "postprocess": not program.tail}
         try:
             module = build_worker.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(
                 build_worker.load_scheduled(job)[0]

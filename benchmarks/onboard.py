@@ -59,13 +59,33 @@ def kept(results: list[TaskResult]) -> dict[str, float]:
     return {k: round(float(figures[k]), 4) for k in ("top1", "top5", "pairwise", "random_top1")}
 
 
-def gains(before: list[TaskResult], after: list[TaskResult]) -> list[float]:
-    return [b.ratio(1) - a.ratio(1) for a, b in zip(before, after, strict=True)]
-
-
-def interval(by_seed: list[list[float]]) -> list[float]:
-    found = bootstrap(np.mean(by_seed, axis=0).tolist())
-    return [found.mean, found.low, found.high]
+def adapted(
+    args: argparse.Namespace, probes: ProgramSet, test: ProgramSet, folder: Path, head: str
+) -> dict[str, Any]:
+    """The head before, and fitted to the probes once a seed."""
+    labels, (platform,) = NewLabels(probes), probes.platforms
+    before = judged(Start(folder, head, platform).model(), test, platform)
+    rows: list[dict[str, Any]] = []
+    gains = []
+    for seed in range(args.seeds):
+        fitted = adapt(labels, platform, folder, head, seed=seed, quick=args.quick)
+        after = judged(fitted.model, test, platform)
+        gains.append([b.ratio(1) - a.ratio(1) for a, b in zip(before, after, strict=True)])
+        row = {"seed": seed, "variant": fitted.variant, "trees": str(fitted.votes)}
+        rows.append({**row, "after": kept(after)})
+        print(rows[-1], flush=True)
+    gain = bootstrap(np.mean(gains, axis=0).tolist())
+    return {
+        "platform": platform,
+        "start": f"{folder.name}, head {head}",
+        "labels": int(np.isfinite(probes.latency).sum()),
+        "probe_tasks": len(probes.tasks),
+        "test_tasks": len(before),
+        "test_programs": int(np.isfinite(test.latency).sum()),
+        "before": kept(before),
+        "gain": [gain.mean, gain.low, gain.high],
+        "runs": rows,
+    }
 
 
 # -- measured --------------------------------------------------------------------------------
@@ -84,26 +104,7 @@ def measured(args: argparse.Namespace) -> None:
         folder, head = choice.folder, choice.head
     else:
         raise SystemExit(f"a shipped model knows {platform}; name another with --start FOLDER HEAD")
-    before = judged(Start(folder, head, platform).model(), test, platform)
-    labels, rows, gained = NewLabels(probes), [], []
-    for seed in range(args.seeds):
-        adapted = adapt(labels, platform, folder, head, seed=seed, quick=args.quick)
-        after = judged(adapted.model, test, platform)
-        gained.append(gains(before, after))
-        row = {"seed": seed, "variant": adapted.variant, "trees": str(adapted.votes)}
-        rows.append({**row, "after": kept(after)})
-        print(rows[-1], flush=True)
-    result = {
-        "platform": platform,
-        "start": f"{folder.name}, head {head}",
-        "labels": int(np.isfinite(probes.latency).sum()),
-        "probe_tasks": len(probes.tasks),
-        "test_tasks": len(before),
-        "test_programs": int(np.isfinite(test.latency).sum()),
-        "before": kept(before),
-        "gain": interval(gained),
-        "runs": rows,
-    }
+    result = adapted(args, probes, test, folder, head)
     print(json.dumps(result, indent=1))
     if not args.quick:
         write_result("onboard", result)
@@ -161,32 +162,15 @@ def probe(
 
 def hide(args: argparse.Namespace, data: PhysicsSet, store: Store, hidden: str) -> dict[str, Any]:
     test = read_programs([store], platforms=(hidden,), split="test")
-    rows, gained = [], []
     with tempfile.TemporaryDirectory() as scratch:
         folder, head = nearest_model(data, hidden, args.steps, Path(scratch))
-        before = judged(Start(folder, head, hidden).model(), test, hidden)
         with Store.open(Path(scratch) / STORE, create=True) as answers:
             measurer = ReplayMeasurer(store, hidden, journal=answers)
             seconds = 60 * args.minutes * args.builders
             probe(data, measurer, load_model(folder), head, seconds)
             probes = read_programs([answers], platforms=(hidden,))
-        for seed in range(args.seeds):
-            adapted = adapt(NewLabels(probes), hidden, folder, head, seed=seed, quick=args.quick)
-            after = judged(adapted.model, test, hidden)
-            gained.append(gains(before, after))
-            row = {
-                "seed": seed,
-                "head": head,
-                "variant": adapted.variant,
-                "trees": str(adapted.votes),
-                "labels": int(np.isfinite(probes.latency).sum()),
-                "simulated_secs": round(measurer.simulated_secs, 1),
-                "before": kept(before),
-                "after": kept(after),
-            }
-            rows.append(row)
-            print(json.dumps(row), flush=True)
-    return {"gain": interval(gained), "runs": rows}
+        result = adapted(args, probes, test, folder, head)
+    return {**result, "simulated_secs": round(measurer.simulated_secs, 1)}
 
 
 def replayed(args: argparse.Namespace) -> None:

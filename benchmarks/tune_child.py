@@ -156,14 +156,11 @@ def main() -> None:
     systems = {"ours": ours, "auto": auto, "stock": stock}
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("system", choices=systems)
-    parser.add_argument("module", type=Path)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("trials", type=int)
-    parser.add_argument("seed", type=int)
+    for name, kind in (("module", Path), ("folder", Path), ("trials", int), ("seed", int)):
+        parser.add_argument(name, type=kind)
     parser.add_argument("where", nargs="?", default="host")
     args = parser.parse_args()
-    tuned = systems[args.system]
-    result = tuned(args.module, args.folder, args.trials, args.seed, args.where)
+    result = systems[args.system](args.module, args.folder, args.trials, args.seed, args.where)
     print(json.dumps(result), flush=True)
 
 
