@@ -1,11 +1,11 @@
-"""The table of the models that ship, from the rows that `ship_models.py` wrote.
+"""The table of the models that ship, from test rows of three seeds of each system.
 
     python benchmarks/bench_models.py [ROWS.jsonl ...] [--check COMPARED.json]
 
 Test rows of every platform: figures are means over seeds and tasks, intervals and paired
 differences are bootstraps over tasks. Writes `benchmarks/results/bench_models/table.md`; without
-ROWS it reads what `benchmarks/results` has of `ship_models.py` and `lowered_trees.py`. What was
-measured twice and the pairs come from `results/bench_models/shipped.json`, which is what
+ROWS it reads `results/bench_models/*.jsonl` (models and trees) and the rows of `lowered_trees.py`.
+What was measured twice and the pairs come from `results/bench_models/shipped.json`, which is what
 `tensorese compare --trees --json` printed; `--check` shows that a later print is the same.
 """
 
@@ -141,10 +141,7 @@ def together(rows: Rows) -> list[str]:
 
     The same tasks are judged everywhere, so this is where a difference can be told from luck.
     """
-    lines = [
-        "| store (platforms) | against | tasks | top-1 | top-5 |",
-        "|---|---|---|---|---|",
-    ]
+    lines = ["| store (platforms) | against | tasks | top-1 | top-5 |", "|---|---|---|---|---|"]
     for store in sorted({row["store"] for row in rows}):
         mine = [row for row in rows if row["store"] == store]
         platforms = sorted({row["platform"] for row in mine})
@@ -250,8 +247,8 @@ def main() -> None:
     if args.check:
         different = differences(json.loads(args.check.read_text()), shipped)
         sys.exit("\n".join(different) or None)
-    folders = [RESULTS / name for name in ("ship_models", "lowered_trees")]
-    files = args.rows or [path for folder in folders for path in sorted(folder.iterdir())]
+    folders = [RESULTS / name for name in ("bench_models", "lowered_trees")]
+    files = args.rows or [path for folder in folders for path in sorted(folder.glob("*.jsonl"))]
     rows = [row for path in files for row in read_rows(path) if "part" in row]
     test = [row for row in rows if row["part"] == "test"]
     lines = ["# The models that ship, on test rows", ""]

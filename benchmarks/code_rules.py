@@ -77,10 +77,8 @@ def compile_task(measurements: list[Any]) -> list[dict[str, Any]]:
     for m in measurements:
         program, target = m.program, m.platform.target
         job = {"module": "", "workload": program.workload.module, "target": target}
-        job |= {
-            "trace": trace_of(program, Target.from_json(target)),
-            "postprocess": not program.tail,
-        }
+        trace = trace_of(program, Target.from_json(target))
+        job |= {"trace": trace, "postprocess": not program.tail}
         try:
             module = build_worker.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(
                 build_worker.load_scheduled(job)[0]
@@ -127,14 +125,14 @@ def registers(lanes: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def compare(real: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
+    from tensorese.features.base import physics_rows
     from tensorese.features.cpu import NAMES
     from tensorese.features.programs import read_programs
     from tensorese.records.store import Store
-    from tensorese.training.physics import small_set
 
     with Store.open(ROOT / "data" / "cpu") as store:
         programs = read_programs([store], split="train")
-    features = small_set(programs).features
+    features = physics_rows(programs, "cpu")
     column = {name: features[:, k] for k, name in enumerate(NAMES)}
     tiled = column["tiled"] > 0
     here = np.array([program in real for program in programs.ids]) & tiled

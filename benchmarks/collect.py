@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import subprocess
 import sys
@@ -20,7 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from common import ROOT, result_file, write_result
+from common import ROOT, environment, result_file, write_result
 
 NEEDED = {"1c": 30.0, "2c": 3.0, "h200": 5.0}  # programs a second, by the end of a platform's name
 MOST_REJECTED = 0.02
@@ -29,8 +28,7 @@ MOST_REJECTED = 0.02
 def collect(*options: str | Path) -> dict[str, Any]:
     """`tensorese collect` in a process of its own."""
     command = [sys.executable, "-m", "tensorese", "collect", "--json", *map(str, options)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, text=True, check=True)
     result: dict[str, Any] = json.loads(done.stdout)
     return result
 

@@ -46,6 +46,12 @@ def result_file(script: str, suffix: str = ".json", machine: str = "") -> Path:
     return RESULTS / script / f"{machine or machine_name()}{suffix}"
 
 
+def environment() -> dict[str, str]:
+    """Of a process that runs this tree's code."""
+    paths = [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
 def provenance() -> dict[str, Any]:
     commit = ""
     with contextlib.suppress(OSError):  # a lent machine may have no git, and no history

@@ -22,16 +22,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from common import ROOT, add_rows, machine_name, provenance
+from common import add_rows, environment, machine_name, provenance
 
 NETWORKS = ("resnet50", "bert_base")
 TORCH = ("eager", "compile", "compile-graphs")
 ROUNDS, RUNS = 5, 30
-
-
-def environment() -> dict[str, str]:
-    paths = [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 class Child:
@@ -168,15 +163,9 @@ def compiling(network: str, work: Path) -> subprocess.Popen[bytes]:
 
 def torch_children(network: str, work: Path) -> list[Child]:
     return [
-        Child(
-            f"torch {kind} {precision}",
-            work / f"{network}-{kind}-{precision}.err",
-            kind,
-            network,
-            precision,
-        )
+        Child(f"torch {kind} {how}", work / f"{network}-{kind}-{how}.err", kind, network, how)
         for kind in TORCH
-        for precision in ("fp32", "tf32")
+        for how in ("fp32", "tf32")
     ]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from common import ROOT
+from common import environment
 
 NETWORKS = ("resnet18", "mobilenet_v2", "bert_tiny", "light_resnet50", "light_squeezenet")
 UNPACKED = "unpacked.so"
@@ -96,11 +96,6 @@ class Place:
         kernels: dict[str, Any] = {"tuned": built.applied.tuned, "untuned": built.applied.untuned}
         kernels["flops"] = sum(t.flops * t.weight for t in tasks_of(built.network, tuned.target))
         (self.run / KERNELS).write_text(json.dumps(kernels))
-
-
-def environment() -> dict[str, str]:
-    paths = [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def with_random_weights(network: str, path: Path) -> None:

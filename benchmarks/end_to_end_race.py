@@ -169,10 +169,7 @@ def race(
             for one in ready:
                 key = tuple(one._key("tuned", turn)[part] for part in KEY)
                 if key not in have and time.time() < until:
-                    _append(rows, one.rows(turn))
-
-
-def _append(path: Path, rows: list[dict[str, Any]]) -> None:
-    add_rows(path, rows)
-    shown = {row["system"]: f"{row['latency'] * 1e3:.3f}" for row in rows}
-    print(f"{rows[0]['network']} {rows[0]['time']}: {shown}", flush=True)
+                    timed = one.rows(turn)
+                    add_rows(rows, timed)
+                    shown = {row["system"]: f"{row['latency'] * 1e3:.3f}" for row in timed}
+                    print(f"{one.place.network} {turn}: {shown}", flush=True)

@@ -33,19 +33,7 @@ def report(rows: Path, minutes: float, seed: int = 0) -> bool:
     if not networks:
         print("no rows yet: tune, then time")
         return False
-    ahead = {n: sum((one[n] or 0) >= 1 for one in networks) for n in ("speed", "speed_unpacked")}
-    enough = all(
-        (one[name] or 0) >= NEEDED for one in networks for name in ("speed", "speed_unpacked")
-    )
-    result = {
-        "minutes": minutes,
-        "networks": networks,
-        "ahead": ahead["speed"],
-        "ahead_unpacked": ahead["speed_unpacked"],
-        "all_at_least": NEEDED,
-        "all_enough": enough,
-    }
-    text = markdown(result)
+    text = markdown(networks, minutes)
     rows.with_suffix(".md").write_text(text)
     print(text)
     return True
@@ -105,13 +93,15 @@ def costliest(ours: Sequence[Row], peak: float) -> list[Row]:
     return sorted(costs, key=lambda one: -one["lost"])[:SHOWN]
 
 
-def markdown(result: Row) -> str:
-    networks = result["networks"]
+def markdown(networks: Sequence[Row], minutes: float) -> str:
     machine = networks[0]["machine"]
+    speeds = [[one[name] or 0 for one in networks] for name in ("speed", "speed_unpacked")]
+    ahead, ahead_unpacked = (sum(speed >= 1 for speed in each) for each in speeds)
+    enough = min(min(each) for each in speeds) >= NEEDED
     lines = [
         "# End to end",
         "",
-        f"Each network tuned once with `--minutes {result['minutes']:g}` ({machine}), then timed "
+        f"Each network tuned once with `--minutes {minutes:g}` ({machine}), then timed "
         f"{networks[0]['times']} times in turn with torch (channels_last, inference_mode) and "
         "onnxruntime on the same cores. Milliseconds; speed is that of the better rival's "
         "latency over ours. Without prepacking: the same programs on weights in the network's "
@@ -125,9 +115,9 @@ def markdown(result: Row) -> str:
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     lines += [_line(one) for one in networks]
-    lines += ["", f"Ahead of both on {result['ahead']} of {len(networks)}, without packing on "]
-    lines[-1] += f"{result['ahead_unpacked']}; at least {NEEDED:g}x on all, with and without "
-    lines[-1] += f"packing: {'yes' if result['all_enough'] else 'no'}."
+    lines += ["", f"Ahead of both on {ahead} of {len(networks)}, without packing on "]
+    lines[-1] += f"{ahead_unpacked}; at least {NEEDED:g}x on all, with and without "
+    lines[-1] += f"packing: {'yes' if enough else 'no'}."
     for one in networks:
         lines += ["", f"## {one['network']}: where its time goes", ""]
         for name, option in OTHERS.items():

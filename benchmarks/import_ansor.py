@@ -8,6 +8,7 @@ how long a process that opens it afresh needs for the best record of every task.
 
 from __future__ import annotations
 
+import argparse
 import os
 import resource
 import subprocess
@@ -38,6 +39,7 @@ print((time.perf_counter() - start) * 1e3, tasks)
 
 
 def main() -> int:
+    argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0]).parse_args()
     data = Path(os.environ.get("TENSORESE_SHARED_DATA", ROOT.parent / "shared" / "data"))
     files = sorted((data / "ansor").glob("*.json.zst"))
     if not files:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import resource
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tensorese.models.disk import read_config
 
 from space_audit import TARGETS, operators
 from tensorese.identity import plain, workload_of
-from tensorese.models.physics_net import is_small
 from tensorese.records.nouns import Measurement, Platform, Program, Status
 from tensorese.search.contracts import Proposal, Ranker, TaskState
 from tensorese.search.proposers.evolution import Evolution, EvolutionConfig
@@ -70,23 +68,14 @@ def measurements(state: TaskState, proposals: list[Proposal]) -> list[Measuremen
     ]
 
 
-def make_ranker(name: str, platform: Platform) -> tuple[Ranker, str]:
-    """The ranker, and the name of the platform it is asked for. `model:auto` is what a user gets,
-    `model:FOLDER` one trained model, small or TLP."""
+def make_ranker(name: str, platform: Platform) -> Ranker:
+    """`model:auto` is what a user gets, `model:FOLDER` one trained model of any kind."""
     if name == "online":
-        return OnlineRanker(), platform.name
-    spec = name.removeprefix("model:")
-    if spec == "auto" or is_small(read_config(Path(spec))):
-        ranker, message = ranker_named(spec, platform)
-        if not message.startswith("starting"):
-            raise SystemExit(f"no trained model for {platform.name}: {message}")
-        return ranker, platform.name
-    from tensorese.models.folder import load_model
-    from tensorese.models.ranker import TLPRanker
-
-    model = load_model(Path(spec)).model
-    known = platform.name in model.platforms
-    return TLPRanker(model), platform.name if known else model.platforms[0]
+        return OnlineRanker()
+    ranker, message = ranker_named(name.removeprefix("model:"), platform)
+    if not message.startswith("starting"):
+        raise SystemExit(f"no trained model for {platform.name}: {message}")
+    return ranker
 
 
 def platform_asked(job: dict[str, Any]) -> Platform:
@@ -118,18 +107,18 @@ def forget_tables() -> None:
     divisor_table.cache_clear()
 
 
-def known_state(job: dict[str, Any], space: TaskSpace, module: Any, head: str) -> TaskState:
-    state = TaskState(workload_of(module), space, TARGETS[job["kind"]].platform(head))
+def known_state(job: dict[str, Any], space: TaskSpace, module: Any) -> TaskState:
+    state = TaskState(workload_of(module), space, platform_asked(job))
     for measurement in measurements(state, RandomSearch(7).propose([state], MEASURED)[0]):
         state.add(measurement)
     return state
 
 
 def ours(job: dict[str, Any], module: Any, small: Any) -> dict[str, Any]:
-    ranker, head = make_ranker(job["ranker"], platform_asked(job))
-    propose_once(ranker, small, job["kind"], head)
+    ranker = make_ranker(job["ranker"], platform_asked(job))
+    propose_once(ranker, small, job["kind"], job["head"])
     # What was measured before: another space of the same task, so that the timed one is fresh.
-    before = known_state(job, task_space(module, TARGETS[job["kind"]]), module, head)
+    before = known_state(job, task_space(module, TARGETS[job["kind"]]), module)
     learning = Clock()
     ranker.update(before.measurements)
     learning.lap("learn")
@@ -169,11 +158,9 @@ def ours(job: dict[str, Any], module: Any, small: Any) -> dict[str, Any]:
 class Counted:
     """A ranker that counts what it is asked."""
 
-    needs = "decisions"
-
     def __init__(self, ranker: Ranker) -> None:
         self.ranker = ranker
-        self.name = ranker.name
+        self.name, self.needs = ranker.name, ranker.needs
         self.scored = 0
 
     def score(self, workload: Any, platform: str, sketch: Any, decisions: Any) -> Any:
@@ -211,14 +198,13 @@ def stock_context(tvm: Any, module: Any, kind: str, cores: int, **more: Any) -> 
 def stock(job: dict[str, Any], module: Any, tvm: Any) -> dict[str, Any]:
     """Stock's search, with XGB or (side `shared`) with our ranker for a cost model."""
     ms = tvm.s_tir.meta_schedule
-    head = platform_asked(job).name
     ranker: Ranker | None = None
     if job["side"] == "shared":
-        ranker, head = make_ranker(job["ranker"], platform_asked(job))
-    state = known_state(job, task_space(module, TARGETS[job["kind"]]), module, head)
+        ranker = make_ranker(job["ranker"], platform_asked(job))
+    state = known_state(job, task_space(module, TARGETS[job["kind"]]), module)
     database, candidates, results = recorded(ms, tvm, module, state, job["kind"])
     teacher = stock_context(tvm, module, job["kind"], job["cores"])
-    model, count = counting_model(ms, job, ranker, head)
+    model, count = counting_model(ms, job, ranker)
     learning = Clock()
     model.update(teacher, candidates, results)
     learning.lap("learn")
@@ -277,15 +263,13 @@ def recorded(ms: Any, tvm: Any, module: Any, state: TaskState, kind: str) -> tup
     return database, candidates, results
 
 
-def counting_model(
-    ms: Any, job: dict[str, Any], ranker: Ranker | None, head: str
-) -> tuple[Any, list[int]]:
+def counting_model(ms: Any, job: dict[str, Any], ranker: Ranker | None) -> tuple[Any, list[int]]:
     """A cost model that counts what it is asked; XGB answers from 64 labels on, not from 100."""
     from tensorese.integrations.meta_schedule import cost_model
 
     derived_object: Any = importlib.import_module("tvm.ir.utils").derived_object
     inner = (
-        cost_model(ranker, platform=head)
+        cost_model(ranker, platform=platform_asked(job).name)
         if ranker is not None
         else ms.cost_model.XGBModel(num_warmup_samples=MEASURED, num_tuning_cores=job["cores"])
     )
@@ -304,7 +288,9 @@ def counting_model(
 
 
 def main() -> int:
-    job = json.loads(sys.argv[1])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("job", type=json.loads, help="JSON, see search_speed.py.")
+    job = parser.parse_args().job
     tvm, small = warm_up(job["kind"])
     module = tvm.IRModule({"main": operators()[job["case"]]()})
     if job["side"] in ("ours", "growth"):

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from common import RESULTS, ROOT, add_rows, machine_name, provenance, read_rows
+from common import RESULTS, add_rows, environment, machine_name, provenance, read_rows
 
 FOLDS = 5
 PLATFORMS = {"v100": "ansor", "k80": "ansor", "mi50": "ansor", "a100": "metaschedule"}
@@ -29,7 +28,6 @@ SYSTEMS = {
     "tlp, paper preset": ["tlp", "--preset", "paper"],
     "tlp, both": ["tlp", "--features", "both"],
     "physics": ["physics"],
-    "trees": ["trees"],
     "ensemble": ["ensemble"],
 }
 KEY = ("system", "platform", "fold", "seed")
@@ -38,8 +36,7 @@ KEPT = ("tasks", "top1", "top5", "pairwise", "random_top1", "random_top5")
 
 def tensorese(*words: str) -> str:
     command = [sys.executable, "-m", "tensorese", *words]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, text=True, check=True)
     return done.stdout
 
 

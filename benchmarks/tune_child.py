@@ -8,6 +8,7 @@ Each system imports what it needs and no more: start-up is part of what is compa
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -152,10 +153,14 @@ def _best_line(path: Path) -> Any:
 
 
 def main() -> None:
-    system, module_file, folder, trials, seed = sys.argv[1:6]
-    where = sys.argv[6] if len(sys.argv) > 6 else "host"
-    tuned = {"ours": ours, "auto": auto, "stock": stock}[system]
-    result = tuned(Path(module_file), Path(folder), int(trials), int(seed), where)
+    systems = {"ours": ours, "auto": auto, "stock": stock}
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("system", choices=systems)
+    for name, kind in (("module", Path), ("folder", Path), ("trials", int), ("seed", int)):
+        parser.add_argument(name, type=kind)
+    parser.add_argument("where", nargs="?", default="host")
+    args = parser.parse_args()
+    result = systems[args.system](args.module, args.folder, args.trials, args.seed, args.where)
     print(json.dumps(result), flush=True)
 
 

@@ -9,6 +9,7 @@ ResNet-18's 20 tasks, so fewer minutes show nothing but that.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import signal
@@ -19,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import ROOT, write_result
+from common import ROOT, environment, write_result
 
 NETWORK = "zoo:resnet18"
 WORK = ROOT / "runs" / "tune_network"
@@ -29,14 +30,13 @@ STOCK_ROUND = 16
 def compare(minutes: float) -> None:
     WORK.mkdir(parents=True, exist_ok=True)
     ours, stock = WORK / f"ours-{minutes:g}", WORK / f"stock-{minutes:g}"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     if not (ours / "certificate.json").exists():
         command = [sys.executable, "-m", "tensorese", "tune", NETWORK, "--model", "none"]
         options = ["--minutes", str(minutes), "--out", str(ours)]
-        subprocess.run([*command, *options], env=environment, check=True)
+        subprocess.run([*command, *options], env=environment(), check=True)
     if not (stock / "certificate.json").exists():
         if not (stock / "tuned").exists():
-            _tune_stock(stock, minutes, environment)
+            _tune_stock(stock, minutes)
             (stock / "tuned").touch()
         _adopt(ours, stock)
     result = {
@@ -51,7 +51,7 @@ def compare(minutes: float) -> None:
     print(json.dumps(result["latency"], indent=1))
 
 
-def _tune_stock(folder: Path, minutes: float, environment: dict[str, str]) -> None:
+def _tune_stock(folder: Path, minutes: float) -> None:
     """Until the time is up, from the start of its process; its database is on disk all along."""
     folder.mkdir(parents=True, exist_ok=True)
     cores = str(len(os.sched_getaffinity(0)))
@@ -60,7 +60,7 @@ def _tune_stock(folder: Path, minutes: float, environment: dict[str, str]) -> No
             [sys.executable, __file__, str(folder)],
             stdout=log,
             stderr=log,
-            env={**environment, "TVM_NUM_THREADS": cores},
+            env={**environment(), "TVM_NUM_THREADS": cores},
             start_new_session=True,
         )
         try:
@@ -155,4 +155,6 @@ def _stock(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    _stock(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description="Stock's side; tune_vs_metaschedule.py runs both.")
+    parser.add_argument("folder", type=Path)
+    _stock(parser.parse_args().folder)

@@ -62,15 +62,23 @@ def _line(
     again = retimed.get(task, {})
     times = [again[f"ours-{trials}-{r['seed']}"]["latency"] for r in ours if again]
     theirs = again[f"stock-{trials}-0"]["latency"] if again else math.nan
+    match = _match(task, rows, again, ours, trials)
+    return {**_compared(stock[0], ours, theirs, times), "match": match}
+
+
+def _compared(
+    stock: dict[str, Any], ours: list[dict[str, Any]], theirs: float, times: list[float]
+) -> dict[str, Any]:
+    secs = [row["secs"] for row in ours]
     return {
-        "task": task,
-        "stock_secs": stock[0]["secs"],
-        "ours_secs": [r["secs"] for r in ours],
+        "task": stock["task"],
+        "trials": stock["trials"],
+        "stock_secs": stock["secs"],
+        "ours_secs": secs,
         "stock_ms": theirs * 1e3,
         "ours_ms": [t * 1e3 for t in times],
-        "faster": stock[0]["secs"] / statistics.geometric_mean([r["secs"] for r in ours]),
+        "faster": stock["secs"] / statistics.geometric_mean(secs),
         "quality": theirs / statistics.geometric_mean(times) if times else math.nan,
-        "match": _match(task, rows, again, ours, trials),
     }
 
 
@@ -91,10 +99,10 @@ def _match(
 
 
 def _markdown(lines: list[dict[str, Any]], here: dict[str, str], trials: int) -> str:
-    head = (
-        "| task | stock, s | ours, s | times faster | stock, ms | ours, ms | speed | stock needs |"
-    )
-    table = [head, "|---|---|---|---|---|---|---|---|"]
+    table = [
+        "| task | stock, s | ours, s | times faster | stock, ms | ours, ms | speed | stock needs |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for line in lines:
         secs = ", ".join(f"{s:.1f}" for s in line["ours_secs"])
         ms = ", ".join(f"{t:.4f}" for t in line["ours_ms"])
@@ -139,21 +147,8 @@ def _shipped_lines(
         auto = {key: row for key, row in auto.items() if key in again}
         if not auto or name not in again:
             continue
-        secs = [row["secs"] for row in auto.values()]
-        ms = [again[key]["latency"] * 1e3 for key in auto]
-        theirs_ms = again[name]["latency"] * 1e3
-        lines.append(
-            {
-                "task": theirs["task"],
-                "trials": theirs["trials"],
-                "stock_secs": theirs["secs"],
-                "ours_secs": secs,
-                "stock_ms": theirs_ms,
-                "ours_ms": ms,
-                "faster": theirs["secs"] / statistics.geometric_mean(secs),
-                "quality": theirs_ms / statistics.geometric_mean(ms),
-            }
-        )
+        times = [again[key]["latency"] for key in auto]
+        lines.append(_compared(theirs, list(auto.values()), again[name]["latency"], times))
     return lines
 
 

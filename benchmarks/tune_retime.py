@@ -49,18 +49,17 @@ def _race(farm: Any, task: Any, rows: list[dict[str, Any]], rounds: int) -> dict
             if measurement.error:
                 raise SystemExit(f"{task.name} {name}: {measurement.status} {measurement.error}")
     return {
-        name: {
-            "latency": statistics.median(times),
-            "turns": times,
-            "verified": verdicts[name],
-        }
+        name: {"latency": statistics.median(times), "turns": times, "verified": verdicts[name]}
         for name, times in turns.items()
     }
 
 
 def _candidate(module: Any, row: dict[str, Any]) -> Any:
     """Both kinds go in as scheduled modules, built by the same builder."""
-    from tensorese.measure.base import FINALIST
+    from tensorese.identity import workload_of
+    from tensorese.measure.base import FINALIST, Candidate
+    from tensorese.measure.candidates import from_module
+    from tensorese.records.nouns import Program, Sketch
     from tensorese.tvm_env import import_tvm
 
     tvm = import_tvm()
@@ -69,14 +68,9 @@ def _candidate(module: Any, row: dict[str, Any]) -> Any:
 
         workload = ms.database.Workload(module)
         record = ms.database.TuningRecord.from_json(row["winner"], workload)
-        trace = record.trace
         schedule = tvm.s_tir.Schedule(module)
-        trace.apply_to_schedule(schedule, remove_postproc=False)
-        return _of_module(module, schedule.mod, FINALIST)
-    from tensorese.identity import workload_of
-    from tensorese.measure.base import Candidate
-    from tensorese.records.nouns import Program, Sketch
-
+        record.trace.apply_to_schedule(schedule, remove_postproc=False)
+        return from_module(schedule.mod, workload_of(module), origin=FINALIST)
     winner = row["winner"]
     sketch = Sketch(
         dialect=winner["sketch"]["dialect"],
@@ -90,10 +84,3 @@ def _candidate(module: Any, row: dict[str, Any]) -> Any:
         tail=winner["tail"],
     )
     return Candidate(program=program, origin=FINALIST)
-
-
-def _of_module(module: Any, scheduled: Any, origin: str) -> Any:
-    from tensorese.identity import workload_of
-    from tensorese.measure.candidates import from_module
-
-    return from_module(scheduled, workload_of(module), origin=origin)
