@@ -56,8 +56,12 @@ def _row(task: Task, space: bool) -> dict[str, Any]:
 def _space(task: Task) -> dict[str, Any]:
     from tensorese.space.counting import count
     from tensorese.space.space import task_space
+    from tensorese.space.tiles import SpaceError
 
-    sketches = task_space(task.module, task.target).sketches
+    try:
+        sketches = task_space(task.module, task.target).sketches
+    except SpaceError:  # it keeps its untuned kernel
+        sketches = ()
     covered = [sketch for sketch in sketches if sketch.covered]
     return {
         "sketches": len(sketches),

@@ -20,6 +20,7 @@ from tensorese.search.loop.events import TaskLine
 from tensorese.search.loop.scheduler import Progress
 from tensorese.space.replay import SCHEDULE_ERRORS
 from tensorese.space.space import task_space
+from tensorese.space.tiles import SpaceError
 
 if TYPE_CHECKING:
     from tensorese.workloads.tasks import Task
@@ -66,7 +67,7 @@ class TuningTask:
         if self._state is None:
             try:
                 space = task_space(self.task.module, self.task.target, seed=0)
-            except SCHEDULE_ERRORS as error:
+            except (*SCHEDULE_ERRORS, SpaceError) as error:
                 lines = str(error).strip().splitlines() or [type(error).__name__]
                 raise Untunable(f"TVM has no space for it ({lines[-1].strip()[:160]})") from error
             if not space.sketches:
