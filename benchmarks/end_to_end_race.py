@@ -51,7 +51,7 @@ class Race:
         with np.load(self.place.run / INPUTS, allow_pickle=False) as stored:
             inputs = [stored[f"in{i}"] for i in range(len(stored.files))]
         scratch.mkdir()
-        self.arena = Arena(scratch, inputs, target_threads(self.run.target))
+        self.arena = Arena(scratch, [inputs], target_threads(self.run.target))
         signature = self.certificate["signature"]
         for name, path in self._libraries().items():
             spec = {"kind": "library", "library": str(path), "signature": signature}

@@ -120,7 +120,7 @@ def _race(runs: dict[str, Path]) -> dict[str, Any]:
     threads = target_threads(certificates["ours"]["target"])
     with (
         tempfile.TemporaryDirectory() as scratch,
-        Arena(Path(scratch), inputs, threads) as arena,
+        Arena(Path(scratch), [inputs], threads) as arena,
     ):
         for name, path in runs.items():
             signature = certificates[name]["signature"]

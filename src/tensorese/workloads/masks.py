@@ -45,7 +45,7 @@ def _calls(tvm: Any, function: Any) -> list[tuple[Any, Any, list[Any]]]:
     found = []
     for block in getattr(function.body, "blocks", []):
         for binding in block.bindings:
-            value = getattr(binding, "value", None)
+            value: Any = getattr(binding, "value", None)
             if str(getattr(getattr(value, "op", None), "name", "")) == "relax.call_tir":
                 fields = [f for f in value.args[1].fields if isinstance(f, tvm.relax.Var)]
                 found.append((binding.var, value.args[0], fields))
