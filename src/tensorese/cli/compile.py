@@ -17,12 +17,15 @@ def compile_command(run: Path, unpacked: bool, as_json: bool) -> None:
 
     Writes library.so, certificate.json and database/ into RUN.
     """
+    from tensorese.cli.quiet import libraries_logged
     from tensorese.deploy import compile_run
 
     def say(step: str) -> None:
         click.echo(f"{step} ...", err=True)
 
-    certificate = compile_run(run, on_step=say, prepack=not unpacked)
+    with libraries_logged() as log:
+        certificate = compile_run(run, on_step=say, prepack=not unpacked)
+        log.keep(run)
     if as_json:
         import json
 

@@ -21,7 +21,7 @@ from tensorese.deploy.disturbance import others, read_clocks, slowed, unsteady
 from tensorese.deploy.errors import DeployError
 from tensorese.deploy.explain import explain, kernel_rows
 from tensorese.deploy.folder import CERTIFICATE, DATABASE, Run, read_run, write_json
-from tensorese.deploy.systems import available
+from tensorese.deploy.systems import available, is_onnx
 from tensorese.deploy.verify import WrongKernel, inputs_of, verify
 from tensorese.targets import target_threads
 from tensorese.tvm_env import import_tvm, toolchain_of
@@ -30,6 +30,7 @@ from tensorese.workloads.network import checked_inputs
 
 Step = Callable[[str], None]
 PROFILE_RUNS = 10
+_FOR_A_RIVAL = 15.0  # seconds to export, load and time it
 _AFTER = 1.5  # seconds for what follows the timing: the library is copied, the report drawn
 
 
@@ -67,7 +68,7 @@ def compile_run(
         build_library(built.applied.module, found.target, tuned)
         build_library(built.direct, found.target, scratch / "untuned.so")
         libraries = {"tuned": tuned, "untuned": scratch / "untuned.so"}
-        with make_arena(built, scratch, libraries) as arena:
+        with make_arena(built, scratch, libraries, until) as arena:
             on_step("verifying outputs")
             built, tuned, checks = _verified(built, arena, tuned, on_step)
             certificate = _certificate(built, tuned) | {"verification": checks}
@@ -114,14 +115,23 @@ def prepare_run(run: Run, on_step: Step, *, prepack: bool = True) -> Built:
     return Built(run=run, network=network, prepared=prepared, applied=applied, packed=packed)
 
 
-def make_arena(built: Built, scratch: Path, libraries: Mapping[str, Path]) -> Arena:
-    """Our libraries and whatever else can run the model here, loaded and ready."""
+def make_arena(
+    built: Built, scratch: Path, libraries: Mapping[str, Path], until: float | None = None
+) -> Arena:
+    """Our libraries and whatever else can run the model here, loaded and ready.
+
+    The source can always tell whether outputs are right; a rival needs time before `until`.
+    """
     run = built.run
+    source = "onnxruntime" if is_onnx(run.model) else "torch"
     arena = Arena(scratch, inputs_of(built), target_threads(run.target))
     try:
         for name, path in libraries.items():
             arena.add(name, built.contender(path))
         for name in available() if run.kind == "llvm" else []:
+            if name != source and until is not None and time.time() > until - _FOR_A_RIVAL:
+                arena.absent[name] = "left out: no time was left for it"
+                continue
             arena.add(name, {"kind": name, "model": run.model}, optional=True)
     except BaseException:
         arena.__exit__()

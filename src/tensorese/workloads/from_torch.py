@@ -123,8 +123,9 @@ def network_of(program: Any, *, name: str, below: int = 0) -> Network:
     if not isinstance(program, torch.export.ExportedProgram):
         what = type(program).__name__
         raise ModelError(
-            "a model must be an nn.Module, an ExportedProgram, a path or zoo:NAME, but got a "
-            f"{what}"
+            f"a model must be a torch.export.ExportedProgram, a path or zoo:NAME, but got a "
+            f"{what}; call torch.export.export(model, example_inputs) first, or give a module and "
+            "its inputs to tensorese.tune"
         )
     inputs = tuple(_input(torch, node, below) for node in _user_inputs(program))
     from tvm.relax.frontend.torch import from_exported_program

@@ -50,6 +50,8 @@ class Run:
     seconds: float
     winners: dict[str, Winner]
     """By workload id."""
+    earlier: float = 0.0
+    """Seconds of earlier sittings."""
     certificate: dict[str, Any] = field(default_factory=dict)
     """Of the library, once it was built: verification and end-to-end latencies."""
 
@@ -70,12 +72,14 @@ def tune_tasks(
     proposer_of: ProposerOf | None = None,
     records: Sequence[Store] = (),
     compiles: bool = False,
+    preparing: float = 0.0,
     peak_gflops: float | None = None,
 ) -> Run:
     """Tunes or goes on tuning. `measurer.store` is set to the run's store.
 
     `started` is the time the process began, `compiles` says that a library is built afterwards
-    (time is left for it), `records` are of earlier runs, `peak_gflops` is the machine's.
+    (time is left for it, by how long `preparing` the network took), `records` are of earlier
+    runs, `peak_gflops` is the machine's.
     """
     head = RunHead(
         model=model,
@@ -107,6 +111,7 @@ def tune_tasks(
                 started=time.time() if started is None else started,
                 earlier=folder.earlier_secs,
                 compiles=compiles,
+                preparing=preparing,
             ),
             records=records,
             announcer=announcer,
@@ -122,6 +127,7 @@ def tune_tasks(
         trials=folder.trials,
         seconds=float(folder.head["seconds"]),
         winners=winners,
+        earlier=tuner.budget.earlier,
     )
 
 
