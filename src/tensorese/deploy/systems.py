@@ -5,6 +5,7 @@ Made inside a process of its own (`worker.py`), on the same cores and with as ma
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import io
 import os
@@ -33,6 +34,7 @@ class System:
             "library": self._library,
             "torch": self._torch,
             "onnxruntime": self._onnxruntime,
+            "openvino": self._openvino,
         }
         self.bind = makers[str(spec["kind"])](spec, list(arrays))
         self.call = self.bind(list(arrays))
@@ -92,6 +94,23 @@ class System:
         def bind(arrays: Sequence[Array]) -> Call:
             fed = dict(zip(names, arrays, strict=True))
             return lambda: session.run(None, fed)
+
+        return bind
+
+    def _openvino(self, spec: Mapping[str, Any], arrays: Sequence[Array]) -> Bind:
+        """In float32, which it leaves for bfloat16 where the processor has that."""
+        openvino: Any = importlib.import_module("openvino")
+        core = openvino.Core()
+        options = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": spec["threads"]}
+        network = core.read_model(onnx_bytes(str(spec["model"]), arrays))
+        shapes = {at: list(array.shape) for at, array in enumerate(arrays)}
+        network.reshape(shapes)
+        model = core.compile_model(network, "CPU", {**options, "PERFORMANCE_HINT": "LATENCY"})
+        request = model.create_infer_request()
+
+        def bind(arrays: Sequence[Array]) -> Call:
+            fed = dict(enumerate(arrays))
+            return lambda: [result.copy() for result in request.infer(fed).values()]
 
         return bind
 
