@@ -155,6 +155,7 @@ LIBRARY: dict[str, tuple[str, str, dict[str, Any]]] = {
             "encoder_layers": 2,
             "decoder_layers": 1,
             "encoder_attention_heads": 2,
+            "decoder_attention_heads": 2,
             "encoder_ffn_dim": 128,
             "max_source_positions": 100,
         },

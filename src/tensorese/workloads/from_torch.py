@@ -64,11 +64,13 @@ def _flat(torch: Any, module: Any) -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.whole = module
-            self.forward = functools.wraps(module.forward)(self._flattened)
 
-        def _flattened(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-            leaves = torch.utils._pytree.tree_leaves(self.whole(*args, **kwargs))
-            return tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
+            @functools.wraps(module.forward)  # inputs keep their names
+            def forward(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
+                leaves = torch.utils._pytree.tree_leaves(self.whole(*args, **kwargs))
+                return tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
+
+            self.forward = forward
 
     return Flat().eval()
 
