@@ -13,6 +13,7 @@ import numpy as np
 from tensorese.records.nouns import TensorSpec
 from tensorese.tvm_env import import_tvm
 from tensorese.workloads.errors import ModelError, first_line
+from tensorese.workloads.half_products import converters
 from tensorese.workloads.network import Array, Input, Network, np_dtype
 from tensorese.workloads.widened import HALVES, widened_outputs
 
@@ -136,7 +137,11 @@ def network_of(program: Any, *, name: str, below: int = 0) -> Network:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")  # deprecations inside torch, none of them ours
             lowered = program.run_decompositions(_decompositions(torch))
-            module = from_exported_program(lowered, run_ep_decomposition=False)
+            module = from_exported_program(
+                lowered,
+                run_ep_decomposition=False,
+                custom_convert_map=converters() if _is_half(torch, program, inputs) else None,
+            )
     except Exception as error:
         raise ModelError(_explain(name, error)) from None
     runner = program.module()
@@ -149,17 +154,21 @@ def network_of(program: Any, *, name: str, below: int = 0) -> Network:
     def wide(arrays: Sequence[Array]) -> list[Array]:
         return widened_outputs(torch, program, arrays)
 
-    halves = {torch.float16, torch.bfloat16}
-    stored = [*program.state_dict.values(), *program.constants.values()]
-    is_half = any(getattr(one, "dtype", None) in halves for one in stored)
     return Network(
         name=name,
         module=module,
         inputs=inputs,
         reference=reference,
-        widened=wide if is_half or any(one.spec.dtype in HALVES for one in inputs) else None,
+        widened=wide if _is_half(torch, program, inputs) else None,
         given={} if below else _given(torch, program, inputs),
     )
+
+
+def _is_half(torch: Any, program: Any, inputs: Sequence[Input]) -> bool:
+    halves = {torch.float16, torch.bfloat16}
+    stored = [*program.state_dict.values(), *program.constants.values()]
+    weights = any(getattr(one, "dtype", None) in halves for one in stored)
+    return weights or any(one.spec.dtype in HALVES for one in inputs)
 
 
 def _decompositions(torch: Any) -> Any:
