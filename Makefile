@@ -38,9 +38,9 @@ test: lint
 test-null: $(READY)
 	$(PYTEST_NULL) -m "null and not slow"
 
-# Ray is 80 MB and only its own slow tests need it.
+# Ray is 80 MB and only its own slow tests need it; so are the networks of `wild`.
 $(VENV)/.ready-all: $(READY)
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev,ray]'
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev,ray,wild]'
 	touch $@
 
 test-all: lint $(VENV)/.ready-all

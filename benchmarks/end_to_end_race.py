@@ -51,7 +51,7 @@ class Race:
         with np.load(self.place.run / INPUTS, allow_pickle=False) as stored:
             inputs = [stored[f"in{i}"] for i in range(len(stored.files))]
         scratch.mkdir()
-        self.arena = Arena(scratch, inputs, Target.from_json(self.run.target).threads)
+        self.arena = Arena(scratch, [inputs], Target.from_json(self.run.target).threads)
         signature = self.certificate["signature"]
         for name, path in self._libraries().items():
             spec = {"kind": "library", "library": str(path), "signature": signature}

@@ -117,7 +117,7 @@ def _race(runs: dict[str, Path]) -> dict[str, Any]:
     threads = Target.from_json(certificates["ours"]["target"]).threads
     with (
         tempfile.TemporaryDirectory() as scratch,
-        Arena(Path(scratch), inputs, threads) as arena,
+        Arena(Path(scratch), [inputs], threads) as arena,
     ):
         for name, path in runs.items():
             signature = certificates[name]["signature"]

@@ -13,7 +13,7 @@ from tensorese.errors import TargetError
 from tensorese.measure.crew import start_early
 from tensorese.measure.peak import known_peak
 from tensorese.measure.tuning_farm import IN_NETWORK, TUNING, TuningFarm
-from tensorese.records.run_folder import MODEL
+from tensorese.records.run_folder import INPUTS, MODEL
 from tensorese.search.contracts import Proposer, Ranker
 from tensorese.search.loop.config import TuneConfig
 from tensorese.search.loop.events import Announcer, Callback
@@ -27,8 +27,9 @@ from tensorese.tvm_env import import_tvm
 
 def tune(
     model: Any,
-    target: str = "host",
+    inputs: Any = None,
     *,
+    target: str = "host",
     trials: int | None = None,
     minutes: float | None = None,
     ranker: str | Ranker = "auto",
@@ -48,8 +49,11 @@ def tune(
 ) -> Run:
     """Tunes a model on this machine and builds the verified library into the run folder.
 
-    `model` is what `tensorese tune` takes, or a `torch.export.ExportedProgram`. The same call
-    again resumes; limits count over all sittings. Without limits it ends after ten minutes.
+    `model` is what `tensorese tune` takes, a `torch.export.ExportedProgram`, or an `nn.Module`
+    with its `inputs`: a tensor, a tuple of them, or a dict of those passed by name. With a model
+    that needs none, `inputs` is a .npz file or a dict of arrays that the library is verified on.
+    The same call again resumes; limits count over all sittings. Without limits it ends after ten
+    minutes.
     Without `prepack` weights keep the order the network has them in, for kernels to be used where
     weights come at run time; without `winograd` every convolution is computed directly, for the
     smallest rounding errors. `cache="hot"` times programs with their weights in the near caches,
@@ -88,11 +92,15 @@ def tune(
         chosen, said = ranker_named(ranker, where) if isinstance(ranker, str) else (ranker, "")
         from tensorese.workloads import load_network, tasks_of
 
-        network = load_network(model)
+        reading = time.time()
+        source, given = _source(model, inputs)
+        network = load_network(source)
+        given = _checked(network, given)
+        extracted = tasks_of(network, parsed.to_json(), prepack=prepack, winograd=winograd)
         if said:
             announcer.on_note(said)
         run = tune_tasks(
-            tasks_of(network, parsed.to_json(), prepack=prepack, winograd=winograd),
+            extracted,
             target=parsed,
             platform=where,
             measurer=farm,
@@ -106,20 +114,48 @@ def tune(
             started=begun,
             records=records,
             compiles=compile,
+            preparing=time.time() - reading,
             peak_gflops=peak,
         )
-    if not isinstance(model, str | Path):
-        _keep(model, run.path)
+    _keep(source, given, run.path)
     if not compile:
         return run
-    return dataclasses.replace(run, certificate=build(run.path, announcer.on_note))
+    limit = config.limit_secs
+    until = None if limit is None else begun + limit - run.earlier
+    return dataclasses.replace(run, certificate=build(run.path, announcer.on_note, until))
 
 
-def build(run: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    """The library, its certificate and the report, from what the run folder holds."""
+def _source(model: Any, inputs: Any) -> tuple[Any, Any]:
+    """What `load_network` takes, and the inputs that are left to verify with."""
+    if isinstance(model, str | Path):
+        return model, inputs
+    import_tvm()  # before torch, which it would otherwise drag through its own import
+    torch: Any = importlib.import_module("torch")
+    if not isinstance(model, torch.nn.Module):
+        return model, inputs
+    from_torch: Any = importlib.import_module("tensorese.workloads.from_torch")
+    return from_torch.exported(model, inputs), None
+
+
+def _checked(network: Any, inputs: Any) -> dict[str, Any]:
+    """Arrays by input name, of a file or a dict."""
+    folder: Any = importlib.import_module("tensorese.deploy.folder")
+    networks: Any = importlib.import_module("tensorese.workloads.network")
+    if inputs is None:
+        return {}
+    arrays = folder.read_inputs(Path(inputs)) if isinstance(inputs, str | Path) else dict(inputs)
+    checked: dict[str, Any] = networks.checked_inputs(network, arrays)
+    return checked
+
+
+def build(run: Path, say: Callable[[str], None], until: float | None = None) -> dict[str, Any]:
+    """The library, its certificate and the report, from what the run folder holds.
+
+    Systems are timed as long as `until` allows, a time of `time.time`.
+    """
     deploy: Any = importlib.import_module("tensorese.deploy")
     report: Any = importlib.import_module("tensorese.report")
-    certificate: dict[str, Any] = deploy.compile_run(run, on_step=say)
+    certificate: dict[str, Any] = deploy.compile_run(run, on_step=say, until=until)
     report.write_report(run)
     return certificate
 
@@ -130,10 +166,13 @@ def load(run: str | Path) -> Any:
     return deploy.load(Path(run))
 
 
-def _keep(program: Any, run: Path) -> None:
-    """A model that was never a file is kept in its run, for whoever compiles that again."""
-    torch: Any = importlib.import_module("torch")
-    torch.export.save(program, run / MODEL)
+def _keep(model: Any, inputs: dict[str, Any], run: Path) -> None:
+    """What was never a file is kept in its run, for whoever compiles that again."""
+    if not isinstance(model, str | Path):
+        torch: Any = importlib.import_module("torch")
+        torch.export.save(model, run / MODEL)
+    if inputs:
+        importlib.import_module("numpy").savez(run / INPUTS, **inputs)
 
 
 def default_out(name: str) -> Path:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from deploy_support import make_run, small_network
+from tensorese.cli.compile import lines_of
 from tensorese.deploy import DeployError, Library, bench_run, compile_run, load
 from tensorese.deploy import compile as compiling
 from tensorese.deploy.compile import Timing, prepare_run
@@ -167,15 +168,38 @@ def test_bench_times_the_shipped_library(run: Path, monkeypatch: pytest.MonkeyPa
     assert json.loads((run / "bench.json").read_text())["latency"] == result["latency"]
 
 
-def test_a_wrong_program_is_named_and_not_shipped(
+def test_a_wrong_program_is_replaced_by_its_untuned_form_and_the_rest_is_delivered(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Weights left in their own order under kernels that expect another."""
+    """Weights in a foreign order under the one kernel that chose an order."""
+    from tensorese.deploy.apply import Kernel
+
+    right = Kernel.packed
+    monkeypatch.setattr(
+        Kernel, "packed", lambda kernel, args: (_scrambled if kernel.packs else right)(kernel, args)
+    )
+    run = make_run(tmp_path / "run", model)
+    steps: list[str] = []
+    certificate = compile_run(run, timing=QUICK, on_step=steps.append)
+    replaced = certificate["verification"]["replaced"]
+    names = {row["name"] for row in replaced.values()}
+    assert "conv2d_add_relu" in names and all(row["error"] > 1e-3 for row in replaced.values())
+    assert replaced.keys() == certificate["tasks"]["untuned"].keys()
+    assert len(certificate["tasks"]["tuned"]) + len(replaced) == len(read_run(run).best)
+    assert any("conv2d_add_relu is replaced by its untuned form" in step for step in steps)
+    assert any("conv2d_add_relu was wrong and runs untuned" in s for s in lines_of(certificate))
+    x = example()
+    np.testing.assert_allclose(load(run)(x)[0], expected(model, x)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_where_that_does_not_help_nothing_is_shipped(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from tensorese.deploy.apply import Kernel
 
     monkeypatch.setattr(Kernel, "packed", _scrambled)
     run = make_run(tmp_path / "run", model, only="conv2d")
-    with pytest.raises(DeployError, match=r"first wrong kernel is the program of conv2d_add_relu"):
+    with pytest.raises(DeployError, match=r"conv2d_add_relu.*, which is untuned"):
         compile_run(run, timing=QUICK)
     assert not (run / "library.so").exists() and not (run / "certificate.json").exists()
 

@@ -64,6 +64,7 @@ def test_so_does_one_that_fails() -> None:
 
 def test_values_are_kept_of_kernels_alone(tmp_path: Any) -> None:
     machine = Machine()
-    names = keep_values(system_of(machine), str(tmp_path / "values.npz"))
+    system = system_of(machine)
+    names = keep_values(system, system.call, str(tmp_path / "values.npz"))
     assert names == ["conv2d", "conv2d", "softmax"]
     assert machine.instrument is None

@@ -90,7 +90,7 @@ def test_a_rival_that_cannot_take_part_says_why(tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx")
     odd = onnx.helper.make_node("Celu", ["h"], ["z"])
     path = str(onnx_file(tmp_path / "net.onnx", odd))
-    with Arena(tmp_path, example(), 1) as arena:
+    with Arena(tmp_path, [example()], 1) as arena:
         arena.add("torch", {"kind": "torch", "model": path}, optional=True)
         assert arena.contenders == {} and "has no Celu" in arena.absent["torch"]
         with pytest.raises(DeployError, match="torch failed"):
@@ -99,7 +99,7 @@ def test_a_rival_that_cannot_take_part_says_why(tmp_path: Path) -> None:
 
 def test_a_contender_that_dies_is_told_by_name(tmp_path: Path) -> None:
     path = str(onnx_file(tmp_path / "net.onnx"))
-    with Arena(tmp_path, example(), 1) as arena:
+    with Arena(tmp_path, [example()], 1) as arena:
         arena.add("torch", {"kind": "torch", "model": path})
         rows = arena.time(2, 0.01)
         assert rows["torch"]["runs"] >= 6 and rows["torch"]["latency"] > 0

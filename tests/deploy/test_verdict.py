@@ -16,7 +16,7 @@ def test_tolerance_grows_with_depth_and_type() -> None:
     shallow = tolerance("float32", kernels=1, reduction=1)
     deep = tolerance("float32", kernels=100, reduction=4608)
     assert 0 < shallow < 1e-6 < deep < 1e-2
-    assert tolerance("float16", kernels=100, reduction=4608) == 0.05
+    assert tolerance("float16", kernels=100, reduction=4608) < 0.01
     assert tolerance("bfloat16", kernels=1, reduction=1) > shallow
     assert tolerance("int64", kernels=100, reduction=4608) == 0.0
 

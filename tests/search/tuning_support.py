@@ -32,6 +32,30 @@ def matmul_module(n: int, m: int, k: int) -> Any:
     return tvm.IRModule({"main": tvm.te.create_prim_func([a, b, c])})
 
 
+def masked_module(n: int) -> Any:
+    """A product with a choice added to its sums, as TVM fuses an attention mask."""
+    te, tirx = import_tvm().te, import_tvm().tirx
+    a, b, m = (te.placeholder((n, n), name=name) for name in "abm")
+    r = te.reduce_axis((0, n), name="r")
+    mask = te.compute((n, n), lambda i, j: tirx.Select(m[i, j] > 0, m[i, j], -m[i, j]), name="mask")
+    c = te.compute((n, n), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="c")
+    d = te.compute((n, n), lambda i, j: c[i, j] + mask[i, j], name="d")
+    return import_tvm().IRModule({"main": te.create_prim_func([a, b, m, d])})
+
+
+def masked_task(n: int) -> Task:
+    module = masked_module(n)
+    return Task(
+        name="masked",
+        operator="dense",
+        workload=workload_of(module),
+        target=TARGET,
+        weight=1,
+        flops=2.0 * n**3,
+        module=module,
+    )
+
+
 def matmul_task(n: int, m: int = 4, k: int = 4, *, weight: int = 1, name: str = "") -> Task:
     module = matmul_module(n, m, k)
     return Task(

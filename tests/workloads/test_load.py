@@ -81,8 +81,9 @@ def test_example_inputs_are_seeded() -> None:
     [
         ({SAMPLES: b"bomb"}, "holds a pickle"),
         ({WEIGHTS: PICKLED, "data/weights/weight_0": b"bomb"}, "holds a pickle"),
-        ({CONSTANTS: OBJECT % b"true", "data/constants/opaque_obj_0": b"raw"}, "holds a pickle"),
-        ({CONSTANTS: OBJECT % b"false", "data/constants/opaque_obj_0": b"raw"}, "holds a pickle"),
+        ({CONSTANTS: OBJECT % b"true"}, "holds a pickle"),
+        ({CONSTANTS: OBJECT % b"false"}, "holds a pickle"),
+        ({"data/constants/opaque_obj_0": b"raw"}, "opaque_obj_0"),
         ({"data/weights/model.pt": b"bomb"}, "'data/weights/model.pt'"),
         ({"data/aotinductor/model/lib.so": b"ELF"}, "lib.so"),
         ({WEIGHTS.upper(): PICKLED}, "a member twice"),

@@ -17,13 +17,16 @@ def compile_command(run: Path, unpacked: bool, as_json: bool) -> None:
 
     Writes library.so, certificate.json and database/ into RUN.
     """
+    from tensorese.cli.quiet import libraries_logged
     from tensorese.deploy import compile_run
     from tensorese.records.run_folder import LIBRARY
 
     def say(step: str) -> None:
         click.echo(f"{step} ...", err=True)
 
-    certificate = compile_run(run, on_step=say, prepack=not unpacked)
+    with libraries_logged() as log:
+        certificate = compile_run(run, on_step=say, prepack=not unpacked)
+        log.keep(run)
     if as_json:
         import json
 
@@ -51,7 +54,15 @@ def lines_of(result: dict[str, Any]) -> list[str]:
         total, gap = explanation["sum_of_tasks"] * 1e3, 100 * explanation["gap"]
         lines.append(f"sum of tasks {total:10.3f} ms; end to end is {gap:+.0f}% of it away")
     lines += [f"  {cause}" for cause in explanation["causes"]]
-    for name, verdict in result.get("verification", {}).get("against", {}).items():
+    for why in result.get("disturbed", []):
+        lines.append(f"the machine was disturbed, these times are no measure: {why}")
+    verification = result.get("verification", {})
+    for row in verification.get("replaced", {}).values():
+        lines.append(f"{row['name']} was wrong and runs untuned: {row['error']:.1e} off")
+    for kind, says in (("constant", "is the same for both inputs"), ("undefined", "holds NaN")):
+        for place in verification.get(kind, []):
+            lines.append(f"output{place} {says}: that it agrees says little")
+    for name, verdict in verification.get("against", {}).items():
         if verdict["passed"]:
             error, limit = verdict["max_error"], verdict["tolerance"]
             lines.append(f"outputs agree with {name}: {error:.1e} (at most {limit:.1e})")

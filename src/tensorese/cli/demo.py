@@ -26,9 +26,10 @@ def demo(network: str, minutes: float, out: Path, seed: int, as_json: bool) -> i
     demo finds its time used up, and builds and times the library again.
     """
     from tensorese import api
+    from tensorese.cli.quiet import libraries_logged
     from tensorese.cli.tune_view import process_start, view_for
 
-    with view_for(as_json=as_json) as view:
+    with libraries_logged() as log, view_for(as_json=as_json) as view:
         run = api.tune(
             network,
             minutes=minutes,
@@ -38,5 +39,6 @@ def demo(network: str, minutes: float, out: Path, seed: int, as_json: bool) -> i
             seed=seed,
             started=process_start(),
         )
+        log.keep(run.path)
     view.summary(run)
     return 130 if run.state == "interrupted" else 0

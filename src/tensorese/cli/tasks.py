@@ -56,9 +56,13 @@ def _row(task: Task, space: bool) -> dict[str, Any]:
 def _space(task: Task) -> dict[str, Any]:
     from tensorese.space.counting import count
     from tensorese.space.space import task_space
+    from tensorese.space.tiles import SpaceError
     from tensorese.targets import Target
 
-    sketches = task_space(task.module, Target.from_json(task.target)).sketches
+    try:
+        sketches = task_space(task.module, Target.from_json(task.target)).sketches
+    except SpaceError:  # it keeps its untuned kernel
+        sketches = ()
     covered = [sketch for sketch in sketches if sketch.covered]
     return {
         "sketches": len(sketches),

@@ -22,6 +22,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--warm", multiple=True, type=_PATH, help="Earlier run, store or database.")
 @click.option("--platform", default="", help="Name of this hardware; derived if absent.")
 @click.option("--seed", default=0, show_default=True, help="Of the search.")
+@click.option("--inputs", type=_PATH, default=None, help="A .npz to verify on, by input name.")
 @click.option("--no-prepack", is_flag=True, help="Leave weights in the network's own order.")
 @click.option("--no-winograd", is_flag=True, help="Compute every convolution directly (CPUs).")
 @click.option(
@@ -46,6 +47,7 @@ def tune(
     warm: tuple[Path, ...],
     platform: str,
     seed: int,
+    inputs: Path | None,
     no_prepack: bool,
     no_winograd: bool,
     cache: str,
@@ -59,12 +61,14 @@ def tune(
     current measurement and builds the best so far (exit code 130).
     """
     from tensorese import api
+    from tensorese.cli.quiet import libraries_logged
     from tensorese.cli.tune_view import process_start, view_for
 
-    with view_for(as_json=as_json) as view:
+    with libraries_logged() as log, view_for(as_json=as_json) as view:
         run = api.tune(
             model,
-            target,
+            inputs,
+            target=target,
             trials=trials,
             minutes=minutes,
             ranker=ranker,
@@ -82,5 +86,6 @@ def tune(
             compile=not no_compile,
             started=process_start(),
         )
+        log.keep(run.path)
     view.summary(run)
     return 130 if run.state == "interrupted" else 0

@@ -10,18 +10,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
+from tensorese.deploy.arrays import Array, store_arrays, stored_arrays
 from tensorese.deploy.errors import DeployError
 
-Array = npt.NDArray[Any]
 _SLOW = 2.0  # seconds of a first run, after which one sample has to do
+_FEWEST_ROUNDS, _MOST_ROUNDS = 2, 20  # where a time limit says how many
 _REST = 0.3  # seconds for the last system's idle threads to stop spinning: TVM's take 0.1
 
 
@@ -39,6 +37,10 @@ class Contender:
             text=True,
             env=_environment(),
         )
+
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
 
     def ask(self, message: Mapping[str, Any], limit: float = 600.0) -> dict[str, Any]:
         """The reply; a system that fails, dies or overruns `limit` raises with its own words."""
@@ -94,22 +96,25 @@ def _environment() -> dict[str, str]:
 
 
 class Arena(AbstractContextManager["Arena"]):
-    """The systems of one comparison on one seeded input; use as a context manager."""
+    """The systems of one comparison on the same inputs; use as a context manager.
 
-    def __init__(self, scratch: Path, inputs: list[Array], threads: int) -> None:
+    All are timed on the first of `inputs`.
+    """
+
+    def __init__(self, scratch: Path, inputs: Sequence[list[Array]], threads: int) -> None:
         self.scratch = scratch
         self.threads = threads
         self.contenders: dict[str, Contender] = {}
         self.absent: dict[str, str] = {}
         """Why an optional system takes no part."""
         self.first: dict[str, float] = {}
-        self._inputs = scratch / "inputs.npz"
-        named: dict[str, Any] = {f"in{i}": array for i, array in enumerate(inputs)}
-        np.savez(self._inputs, **named)
+        self._inputs = [scratch / f"inputs{at}.npz" for at in range(len(inputs))]
+        for path, arrays in zip(self._inputs, inputs, strict=True):
+            store_arrays(path, "in", arrays)
 
     def add(self, name: str, spec: Mapping[str, Any], *, optional: bool = False) -> None:
         contender = Contender(name, self.scratch)
-        base = {"op": "load", "inputs": str(self._inputs), "threads": self.threads}
+        base = {"op": "load", "inputs": str(self._inputs[0]), "threads": self.threads}
         try:
             contender.ask({**base, **spec})
         except DeployError as error:
@@ -120,36 +125,59 @@ class Arena(AbstractContextManager["Arena"]):
             return
         self.contenders[name] = contender
 
+    @property
+    def processes(self) -> list[int]:
+        return [contender.process_id for contender in self.contenders.values()]
+
+    def swap(self, name: str, spec: Mapping[str, Any]) -> None:
+        """Another system by the same name, in the same place."""
+        order = list(self.contenders)
+        self.contenders.pop(name).close()
+        self.first.pop(name, None)
+        self.add(name, spec)
+        self.contenders = {one: self.contenders[one] for one in order}
+
     def drop(self, name: str, why: str) -> None:
         self.contenders.pop(name).close()
         self.first.pop(name, None)
         self.absent[name] = why
 
-    def outputs(self, name: str) -> list[Array]:
+    def outputs(self, name: str, at: int = 0) -> list[Array]:
         """What the system computes; how long its first run took is kept in `first`."""
         path = self.scratch / f"{name}.npz"
-        self.first[name] = float(
-            self.contenders[name].ask({"op": "outputs", "path": str(path)})["secs"]
-        )
+        message = {"op": "outputs", "path": str(path), "inputs": str(self._inputs[at])}
+        secs = float(self.contenders[name].ask(message)["secs"])
+        self.first.setdefault(name, secs)
         return stored_arrays(path, "out")
 
-    def values(self, name: str) -> list[tuple[str, Array]]:
+    def values(self, name: str, at: int = 0) -> list[tuple[str, Array]]:
         """What each kernel of a library wrote, in order."""
         path = self.scratch / f"{name}-values.npz"
-        kernels = self.contenders[name].ask({"op": "values", "path": str(path)})["written"]
+        message = {"op": "values", "path": str(path), "inputs": str(self._inputs[at])}
+        kernels = self.contenders[name].ask(message)["written"]
         return list(zip(kernels, stored_arrays(path, "k"), strict=True))
 
     def time(
-        self, rounds: int, secs: float, on_round: Callable[[int], None] = lambda _: None
+        self,
+        rounds: int,
+        secs: float,
+        on_round: Callable[[int], None] = lambda _: None,
+        until: float | None = None,
     ) -> dict[str, dict[str, Any]]:
         """Rounds over all systems, the order turned each time.
 
-        A system whose first run took over two seconds is not run again.
+        A system whose first run took over two seconds is not run again. With `until`, a time of
+        `time.time`, there are as many rounds as fit, but two at least.
         """
         slow = {name: first for name, first in self.first.items() if first > _SLOW}
         names = [name for name in self.contenders if name not in slow]
         samples: dict[str, list[list[float]]] = {name: [[first]] for name, first in slow.items()}
-        for turn in range(rounds):
+        started = time.time()
+        for turn in range(rounds if until is None else _MOST_ROUNDS):
+            if until is not None and turn >= _FEWEST_ROUNDS:
+                each = (time.time() - started) / turn
+                if time.time() + each > until:
+                    break
             on_round(turn)
             at = turn % max(len(names), 1)
             for name in names[at:] + names[:at]:
@@ -163,11 +191,6 @@ class Arena(AbstractContextManager["Arena"]):
             contender.end()  # all at once: each takes half a second to unload its libraries
         for contender in self.contenders.values():
             contender.close()
-
-
-def stored_arrays(path: Path, prefix: str) -> list[Array]:
-    with np.load(path, allow_pickle=False) as stored:
-        return [stored[f"{prefix}{i}"] for i in range(len(stored.files))]
 
 
 def summary(rounds: list[list[float]]) -> dict[str, Any]:

@@ -65,8 +65,11 @@ def _causes(latency: float, rows: Sequence[Mapping[str, Any]], between: float) -
             f"{row['kernel']} takes {_ms(row['secs'])}{calls}, measured at {_ms(row['promised'])}"
         )
         parts.append((excess, said))
-    # Kernels are slower while they are watched, so what is left for the machine may be negative.
-    parts.append((between, f"between the kernels: {_ms(between)}"))
+    # Kernels are slower while they are watched, or when something disturbs the machine just then.
+    if between >= 0:
+        parts.append((between, f"between the kernels: {_ms(between)}"))
+    else:
+        parts.append((between, f"kernels took {_ms(-between)} longer while they were watched"))
     parts.sort(key=lambda part: -abs(part[0]))
     return [said for size, said in parts[:_SHOWN] if abs(size) > 0.01 * latency]
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from tensorese.deploy.arrays import Array
 from tensorese.deploy.errors import DeployError
 from tensorese.records.run_entries import BestProgram
-from tensorese.records.run_folder import LIBRARY, RunFolder
+from tensorese.records.run_folder import INPUTS, LIBRARY, RunFolder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +34,8 @@ class Run:
     """Whether its tasks leave the order of constant weights to the schedule."""
     winograd: bool = False
     """Whether convolutions may go by Winograd's algorithm; runs of before did not."""
+    inputs: Mapping[str, Array] = field(default_factory=dict)
+    """Given by the user to verify with, by name."""
 
     @property
     def kind(self) -> str:
@@ -55,9 +61,22 @@ def read_run(path: str | os.PathLike[str]) -> Run:
             best=folder.best(),
             prepack=bool(config.get("prepack", True)),
             winograd=bool(config.get("winograd", False)),
+            inputs=read_inputs(folder.path / INPUTS) if (folder.path / INPUTS).exists() else {},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DeployError(
             f"{folder.path} must be a run folder of this version, but its run.json lacks or "
             f"garbles {error}; tune into a new folder"
+        ) from None
+
+
+def read_inputs(path: Path) -> dict[str, Array]:
+    """The arrays of a .npz file by name; one that needs a pickle is refused."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except (OSError, ValueError, zipfile.BadZipFile, AttributeError) as error:
+        raise DeployError(
+            f"{path} must be a .npz file of plain arrays by input name, but it is not: {error}; "
+            "write it with numpy.savez(path, name=array)"
         ) from None

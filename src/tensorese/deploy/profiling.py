@@ -8,8 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
+from tensorese.deploy.arrays import store_arrays
 from tensorese.deploy.errors import DeployError
 from tensorese.deploy.systems import System
 
@@ -52,23 +51,23 @@ def profile(system: System, runs: int) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: -float(row["secs"]))
 
 
-def keep_values(system: System, path: str) -> list[str]:
-    """What every kernel wrote, in order, as arrays in a file; returns the kernels' names."""
+def keep_values(system: System, call: Callable[[], Any], path: str) -> list[str]:
+    """What every kernel of a call wrote, in order, as arrays in a file; returns their names."""
     names: list[str] = []
-    arrays: dict[str, Any] = {}
+    arrays: list[Any] = []
 
     def instrument(_func: Any, name: str, before: bool, _result: Any, *args: Any) -> None:
         if not before and not name.startswith(_MACHINE) and args:
-            arrays[f"k{len(names)}"] = args[-1].numpy()
+            arrays.append(args[-1].numpy())
             names.append(name)
 
     machine = _machine(system)
     machine.set_instrument(instrument)
     try:
-        system.call()
+        call()
     finally:
         machine.set_instrument(None)  # a function that does nothing would still be called
-    np.savez(path, **arrays)
+    store_arrays(path, "k", arrays)
     return names
 
 

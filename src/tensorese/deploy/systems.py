@@ -5,6 +5,7 @@ Made inside a process of its own (`worker.py`), on the same cores and with as ma
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import io
 import os
@@ -20,6 +21,8 @@ from tensorese.deploy.library import Library, Signature
 
 Array = npt.NDArray[Any]
 Call = Callable[[], Any]
+Bind = Callable[[Sequence[Array]], Call]
+_PROGRAM = "tensorese_program"  # where an exported program's module keeps it
 
 
 class System:
@@ -27,67 +30,131 @@ class System:
 
     def __init__(self, spec: Mapping[str, Any], arrays: Sequence[Array]) -> None:
         self.library: Library | None = None
-        self.arrays = list(arrays)
-        makers: dict[str, Callable[[Mapping[str, Any]], Call]] = {
+        makers: dict[str, Callable[[Mapping[str, Any], Sequence[Array]], Bind]] = {
             "library": self._library,
             "torch": self._torch,
             "onnxruntime": self._onnxruntime,
+            "openvino": self._openvino,
         }
-        self.call = makers[str(spec["kind"])](spec)
+        self.bind = makers[str(spec["kind"])](spec, list(arrays))
+        self.call = self.bind(list(arrays))
 
-    def outputs(self) -> list[Array]:
-        results = self.call()
+    def outputs(self, arrays: Sequence[Array] | None = None) -> list[Array]:
+        """On other inputs than its own where some are given."""
+        results = self.call() if arrays is None else self.bind(arrays)()
+        if isinstance(results, dict):  # of torch, in the order of its keys
+            results = list(results.values())
         listed = results if isinstance(results, tuple | list) else [results]
-        return [np.asarray(one) for one in listed]
+        return [_array(one) for one in listed]
 
-    def _library(self, spec: Mapping[str, Any]) -> Call:
+    def _library(self, spec: Mapping[str, Any], _: Sequence[Array]) -> Bind:
         made = Library(Path(spec["library"]), Signature.from_dict(spec["signature"]))
         self.library = made
-        aligned = [_aligned(array) for array in self.arrays]
-        return lambda: made(*aligned)
 
-    def _torch(self, spec: Mapping[str, Any]) -> Call:
+        def bind(arrays: Sequence[Array]) -> Call:
+            aligned = [_aligned(array) for array in arrays]
+            return lambda: made(*aligned)
+
+        return bind
+
+    def _torch(self, spec: Mapping[str, Any], arrays: Sequence[Array]) -> Bind:
         import torch
 
         torch.set_num_threads(int(spec["threads"]))
-        module = torch_module(str(spec["model"]))
-        tensors = [torch.from_numpy(array) for array in self.arrays]
-        if any(tensor.ndim == 4 for tensor in tensors):
-            try:
-                call = _inference(torch, *_channels_last(torch, module, tensors))
-                call()
-                return call
-            except RuntimeError:  # an exported graph may hold views that need its own layout
-                module = torch_module(str(spec["model"]))
-        return _inference(torch, module, tensors)
+        model = str(spec["model"])
 
-    def _onnxruntime(self, spec: Mapping[str, Any]) -> Call:
+        def bind(arrays: Sequence[Array]) -> Call:
+            return _inference(torch, module, _tensors(torch, arrays))
+
+        def bind_last(arrays: Sequence[Array]) -> Call:
+            return _inference(torch, module, _channels_last(torch, _tensors(torch, arrays)))
+
+        module = torch_module(model)
+        if any(array.ndim == 4 for array in arrays):
+            try:
+                module = module.to(memory_format=torch.channels_last)
+                bind_last(arrays)()
+                return bind_last
+            except RuntimeError:  # an exported graph may hold views that need its own layout
+                module = torch_module(model)
+        return bind
+
+    def _onnxruntime(self, spec: Mapping[str, Any], arrays: Sequence[Array]) -> Bind:
         import onnxruntime
 
+        onnxruntime.disable_telemetry_events()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = int(spec["threads"])
         options.inter_op_num_threads = 1
-        model = onnx_bytes(str(spec["model"]), self.arrays)
+        model = onnx_bytes(str(spec["model"]), arrays)
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        names = [one.name for one in session.get_inputs()]
         stored = {one.name for one in session.get_overridable_initializers()}
-        fed = dict(zip([n for n in names if n not in stored], self.arrays, strict=True))
-        return lambda: session.run(None, fed)
+        names = [one.name for one in session.get_inputs() if one.name not in stored]
+
+        def bind(arrays: Sequence[Array]) -> Call:
+            fed = dict(zip(names, arrays, strict=True))
+            return lambda: session.run(None, fed)
+
+        return bind
+
+    def _openvino(self, spec: Mapping[str, Any], arrays: Sequence[Array]) -> Bind:
+        """In float32, which it leaves for bfloat16 where the processor has that."""
+        openvino: Any = importlib.import_module("openvino")
+        core = openvino.Core()
+        options = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": spec["threads"]}
+        network = core.read_model(onnx_bytes(str(spec["model"]), arrays))
+        shapes = {at: list(array.shape) for at, array in enumerate(arrays)}
+        network.reshape(shapes)
+        model = core.compile_model(network, "CPU", {**options, "PERFORMANCE_HINT": "LATENCY"})
+        request = model.create_infer_request()
+
+        def bind(arrays: Sequence[Array]) -> Call:
+            fed = dict(enumerate(arrays))
+            return lambda: [result.copy() for result in request.infer(fed).values()]
+
+        return bind
+
+
+def _tensors(torch: Any, arrays: Sequence[Array]) -> list[Any]:
+    from tensorese.workloads.from_torch import tensor_of
+
+    return [tensor_of(torch, array) for array in arrays]
+
+
+def _array(value: Any) -> Array:
+    if not hasattr(value, "requires_grad"):
+        return np.asarray(value)
+    import torch
+
+    from tensorese.workloads.from_torch import array_of
+
+    return array_of(torch, value)
 
 
 def _inference(torch: Any, module: Any, tensors: Sequence[Any]) -> Call:
+    args, kwargs = _nested(module, tensors)
+
     def call() -> Any:
         with torch.inference_mode():
-            return module(*tensors)
+            return module(*args, **kwargs)
 
     return call
 
 
-def _channels_last(torch: Any, module: Any, tensors: Sequence[Any]) -> tuple[Any, list[Any]]:
+def _nested(module: Any, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """As the module takes its inputs: an exported one may want some by name."""
+    program = getattr(module, _PROGRAM, None)
+    if program is None:
+        return tuple(tensors), {}
+    from tensorese.workloads.from_torch import nested
+
+    return nested(program, tensors)
+
+
+def _channels_last(torch: Any, tensors: Sequence[Any]) -> list[Any]:
     """Where torch's convolutions are fastest on CPUs."""
     last = torch.channels_last
-    turned = [t.contiguous(memory_format=last) if t.ndim == 4 else t for t in tensors]
-    return module.to(memory_format=last), turned
+    return [t.contiguous(memory_format=last) if t.ndim == 4 else t for t in tensors]
 
 
 def _aligned(array: Array) -> Array:
@@ -123,7 +190,10 @@ def torch_module(model: str) -> Any:
         return zoo.build(name)
     from tensorese.workloads import pt2
 
-    return _settled(pt2.load(Path(model)).module())
+    program = pt2.load(Path(model))
+    module = _settled(program.module())
+    setattr(module, _PROGRAM, program)
+    return module
 
 
 def _settled(module: Any) -> Any:
@@ -143,8 +213,8 @@ def onnx_bytes(model: str, arrays: Sequence[Array]) -> bytes:
     stream: Any = io.BytesIO()
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # deprecations of the exporter that needs no extra package
-        inputs = tuple(torch.from_numpy(array) for array in arrays)
-        torch.onnx.export(module, inputs, stream, dynamo=False)
+        args, kwargs = _nested(module, _tensors(torch, arrays))
+        torch.onnx.export(module, args, stream, kwargs=kwargs, dynamo=False)
     return bytes(stream.getvalue())
 
 

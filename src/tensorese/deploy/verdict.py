@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 _ROOM = 8.0
-_MOST = 0.05  # in half precision depth would excuse anything: never more than this
+_MOST = 0.0075  # depth would excuse anything in half precision: one per cent is always refused
+_OF_SOURCE = 1.5  # times what the source itself errs in half precision
 
 
 def tolerance(dtype: str, *, kernels: int, reduction: int) -> float:
@@ -25,6 +26,11 @@ def tolerance(dtype: str, *, kernels: int, reduction: int) -> float:
         return 0.0
     unit = 2.0**-8 if dtype == "bfloat16" else float(np.finfo(dtype).eps)
     return min(_MOST, _ROOM * unit * math.sqrt(max(kernels, 1) * max(reduction, 1)))
+
+
+def half_tolerance(limit: float, source_error: float) -> float:
+    """`limit`, or more where the source, against itself in float32, is off by as much already."""
+    return max(limit, _OF_SOURCE * source_error) if math.isfinite(source_error) else limit
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,9 +12,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-import numpy as np
-
 from tensorese.deploy import profiling
+from tensorese.deploy.arrays import store_arrays, stored_arrays
 from tensorese.deploy.systems import System, keep_to
 from tensorese.tvm_env import import_tvm
 
@@ -30,12 +29,13 @@ class Worker:
                 return self._load(message)
             assert self.system is not None, "load first"
             if message["op"] == "outputs":
-                return self._outputs(self.system, str(message["path"]))
+                return self._outputs(self.system, message)
             if message["op"] == "time":
                 return {"secs": _times(self.system, float(message["secs"]), int(message["least"]))}
             if message["op"] == "profile":
                 return {"kernels": profiling.profile(self.system, int(message["runs"]))}
-            return {"written": profiling.keep_values(self.system, str(message["path"]))}
+            call = self.system.bind(_stored(message["inputs"]))
+            return {"written": profiling.keep_values(self.system, call, str(message["path"]))}
         except Exception as error:
             text = " ".join(str(error).split())[:500]
             return {"error": f"{type(error).__name__}: {text}"}
@@ -44,18 +44,20 @@ class Worker:
         started = time.perf_counter()
         keep_to(int(message["threads"]))
         import_tvm()  # before torch, which it would otherwise drag through its own import
-        with np.load(message["inputs"], allow_pickle=False) as stored:
-            arrays = [stored[f"in{i}"] for i in range(len(stored.files))]
-        self.system = System(message, arrays)
+        self.system = System(message, _stored(message["inputs"]))
         return {"secs": time.perf_counter() - started}
 
-    def _outputs(self, system: System, path: str) -> dict[str, Any]:
+    def _outputs(self, system: System, message: Mapping[str, Any]) -> dict[str, Any]:
+        arrays = _stored(message["inputs"])
         started = time.perf_counter()
-        outputs = system.outputs()
+        outputs = system.outputs(arrays)
         secs = time.perf_counter() - started
-        named: dict[str, Any] = {f"out{i}": array for i, array in enumerate(outputs)}
-        np.savez(path, **named)
+        store_arrays(message["path"], "out", outputs)
         return {"secs": secs}
+
+
+def _stored(path: Any) -> list[Any]:
+    return stored_arrays(path, "in")
 
 
 def _times(system: System, secs: float, least: int) -> list[float]:

@@ -32,6 +32,8 @@ DATABASE = "database"
 REPORT = "report.html"
 MODEL = "model.pt2"
 """A program that was tuned from memory lies beside its run; others are read where they are."""
+INPUTS = "example-inputs.npz"
+"""What the user wants verified with, by name."""
 
 _PROPOSER = "evolution"
 """Of run folders that do not name one."""

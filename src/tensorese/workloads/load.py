@@ -37,7 +37,7 @@ def _from_zoo(text: str) -> Network:
     example = zoo.example_input(name, shape)
     with torch.no_grad():
         program = torch.export.export(zoo.build(name), (example,))
-    return from_torch.network_of(program, name=name, below=entry.vocabulary or 2)
+    return from_torch.network_of(program, name=name, below=entry.vocabulary)
 
 
 def _split(text: str) -> tuple[Path, dict[str, tuple[int, ...]]]:

@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 from tensorese.tvm_env import import_tvm
+from tensorese.workloads.masks import keep_masks_apart
 from tensorese.workloads.regroup import regroup
 from tensorese.workloads.simplify import simplify
 from tensorese.workloads.winograd import keep_apart
@@ -40,6 +41,7 @@ def prepare(module: Any, target: str, *, prepack: bool = True, winograd: bool = 
         module = regroup(module, whole_vectors=kind == "llvm")
         if kind == "llvm" and winograd:
             module = by_winograd(module)
+        masks = [tvm.transform.module_pass(lambda m, _: keep_masks_apart(m), opt_level=0)]
         passes = [
             transform.DecomposeOpsForInference(),
             transform.CanonicalizeBindings(),
@@ -48,6 +50,7 @@ def prepare(module: Any, target: str, *, prepack: bool = True, winograd: bool = 
             transform.LegalizeOps(),
             transform.AnnotateTIROpPattern(),
             tvm.transform.module_pass(lambda m, _: keep_apart(m), opt_level=0),
+            *(masks if kind == "llvm" else []),
             transform.FoldConstant(),
             transform.FuseOps(),
             transform.FuseTIR(),

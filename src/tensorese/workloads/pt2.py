@@ -2,11 +2,13 @@
 
 `torch.export.load` unpickles weights and constants that say so, custom objects, and example
 inputs that fail to load safely; an archive may also hold native code. Every member is checked
-against what a plain archive holds, before torch sees the file.
+against what a plain archive holds, before torch sees the file, and read for that by torch's own
+reader of archives, so that both see the same bytes.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import re
@@ -15,18 +17,21 @@ from pathlib import Path
 from typing import Any
 
 from tensorese.workloads.errors import ModelError, first_line
+from tensorese.workloads.pt2_graph import check_json
 
 PICKLE_REFUSED = (
     "holds a pickle (torch.save), which runs code when read and is never loaded; "
     "save the model with torch.export.save(torch.export.export(model, inputs), 'model.pt2')"
 )
+_GRAPH = "models/model.json"
 _SAMPLES = "data/sample_inputs/model.pt"
 _CONFIGS = {
     "data/weights/model_weights_config.json": "weight_",
     "data/constants/model_constants_config.json": "tensor_",
 }
+_READ = {_GRAPH, _SAMPLES, *_CONFIGS}
 _PLAIN = re.compile(
-    r"models/model\.json|archive_(format|version)|byteorder|version|\.data/\w+|\.format_version"
+    r"archive_(format|version)|byteorder|version|\.data/\w+|\.format_version"
     r"|\.storage_alignment|data/weights/weight_\d+|data/constants/tensor_\d+|extra/.*"
 )
 
@@ -48,29 +53,46 @@ def load(path: Path) -> Any:
 
 
 def _audit(path: Path, file: io.BufferedReader) -> None:
+    _check_members(path, file)
+    file.seek(0)
+    import torch
+
+    try:
+        reader: Any = torch._C.PyTorchFileReader(file)
+        names = list(reader.get_all_records())
+        members = {name: reader.get_record(name) for name in names if name in _READ}
+    except RuntimeError as error:
+        raise ModelError(f"{path} is no archive torch reads: {first_line(error)}") from None
+    for name, data in members.items():
+        if name == _SAMPLES:
+            _check_samples(path, data)
+            continue
+        if name in _CONFIGS:
+            _check_config(path, data, _CONFIGS[name])
+        if check_json(path, data) and importlib.util.find_spec("transformers"):
+            importlib.import_module("transformers.modeling_outputs")
+
+
+def _check_members(path: Path, file: io.BufferedReader) -> None:
     try:
         archive = zipfile.ZipFile(file)
     except zipfile.BadZipFile as error:
         raise ModelError(f"{path} is a broken zip archive ({error}); export it again") from None
     with archive:
         names = archive.namelist()
-        root = names[0].partition("/")[0] + "/" if names else ""
-        if f"{root}data.pkl" in names:
-            raise ModelError(f"{path} {PICKLE_REFUSED}")
-        if f"{root}models/model.json" not in names:
-            raise ModelError(f"{path} is a zip archive but no torch.export one (.pt2)")
-        # Two readers may disagree on which of two equal names counts.
-        if len({name.lower() for name in names}) != len(names):
-            raise ModelError(f"{path} names a member twice; export it again")
-        for name in names:
-            inner = name.removeprefix(root)
-            if inner in _CONFIGS:
-                _check_config(path, archive.read(name), _CONFIGS[inner])
-            elif inner == _SAMPLES:
-                _check_samples(path, archive.read(name))
-            elif not name.startswith(root) or not _PLAIN.fullmatch(inner):
-                what = "only weights, constants and a graph are read"
-                raise ModelError(f"{path} holds {inner!r}: {what}; export it with torch.export")
+    root = names[0].partition("/")[0] + "/" if names else ""
+    if f"{root}data.pkl" in names:
+        raise ModelError(f"{path} {PICKLE_REFUSED}")
+    if f"{root}{_GRAPH}" not in names:
+        raise ModelError(f"{path} is a zip archive but no torch.export one (.pt2)")
+    # Two readers may disagree on which of two equal names counts.
+    if len({name.lower() for name in names}) != len(names):
+        raise ModelError(f"{path} names a member twice; export it again")
+    for name in names:
+        inner = name.removeprefix(root)
+        if not name.startswith(root) or not (inner in _READ or _PLAIN.fullmatch(inner)):
+            what = "only weights, constants and a graph are read"
+            raise ModelError(f"{path} holds {inner!r}: {what}; export it with torch.export")
 
 
 def _check_config(path: Path, text: bytes, prefix: str) -> None:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from tensorese.search.loop.config import TuneConfig
 from tensorese.search.loop.scheduler import Progress
 
-_REPORT_SECS = 25.0  # packing weights, verifying, timing end to end, drawing
+_COMPILE_SECS = 25.0  # loading systems, verifying and timing them, drawing
+_PREPARED = 1.5  # the network is read and prepared again, for Winograd's algorithm and without
 _TRIALS_A_SECOND = 2.0  # on two cores, roughly
-_MOST = 0.4  # of the limit that the ending may take
+_MOST = 0.5  # of the limit that the ending may take
 
 
 @dataclass
@@ -23,6 +24,8 @@ class Budget:
     earlier: float
     """Seconds of earlier sittings."""
     compiles: bool = True
+    preparing: float = 0.0
+    """Seconds that reading the network and finding its tasks took."""
 
     def elapsed(self) -> float:
         return self.earlier + time.time() - self.started
@@ -47,12 +50,20 @@ class Budget:
     def ending(self, tasks: Sequence[Progress]) -> float:
         """What finalists, compiling and the report are expected to take."""
         limit = self.config.limit_secs
-        builds = sum(task.secs / task.trials for task in tasks if task.trials)
         runs = 0.1 * self.config.rounds * self.config.finalists * len(tasks)
-        ending = builds * self.config.finalists / 2 + runs
-        if self.compiles:
-            ending += _REPORT_SECS + 2 * builds
+        ending = _builds(tasks) * self.config.finalists / 2 + runs + self.compiling(tasks)
         return ending if limit is None else min(ending, _MOST * limit)
+
+    def compiling(self, tasks: Sequence[Progress]) -> float:
+        """What follows the finalists; how long systems are timed then makes up for the error."""
+        if not self.compiles:
+            return 0.0
+        return _PREPARED * self.preparing + 2 * _builds(tasks) + _COMPILE_SECS
+
+    def time_for_a_turn(self, tasks: Sequence[Progress]) -> bool:
+        """Whether finalists may be timed once more."""
+        limit = self.config.limit_secs
+        return limit is None or self.elapsed() < limit - min(self.compiling(tasks), _MOST * limit)
 
     def estimate_left(self, used: int, tasks: Sequence[Progress]) -> float | None:
         """Seconds until the end, for people."""
@@ -64,3 +75,8 @@ class Budget:
         if self.config.trials is not None and used and spent > 0:
             guesses.append(self.trials_left(used) * spent / used)
         return min(guesses) + self.ending(tasks) if guesses else None
+
+
+def _builds(tasks: Sequence[Progress]) -> float:
+    """Seconds to build one program of every task."""
+    return sum(task.secs / task.trials for task in tasks if task.trials)

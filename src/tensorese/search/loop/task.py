@@ -15,6 +15,7 @@ from tensorese.search.loop.events import TaskLine
 from tensorese.search.loop.scheduler import Progress
 from tensorese.space.replay import SCHEDULE_ERRORS
 from tensorese.space.space import task_space
+from tensorese.space.tiles import SpaceError
 from tensorese.targets import Target
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class TuningTask:
         if self._state is None:
             try:
                 space = task_space(self.task.module, Target.from_json(self.task.target), seed=0)
-            except SCHEDULE_ERRORS as error:
+            except (*SCHEDULE_ERRORS, SpaceError) as error:
                 lines = str(error).strip().splitlines() or [type(error).__name__]
                 raise Untunable(f"TVM has no space for it ({lines[-1].strip()[:160]})") from error
             if not space.sketches:

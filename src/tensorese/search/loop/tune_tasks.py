@@ -50,6 +50,8 @@ class Run:
     seconds: float
     winners: dict[str, Winner]
     """By workload id."""
+    earlier: float = 0.0
+    """Seconds of earlier sittings."""
     certificate: dict[str, Any] = field(default_factory=dict)
     """Of the library, once it was built: verification and end-to-end latencies."""
 
@@ -70,13 +72,15 @@ def tune_tasks(
     proposer: str | Proposer = DEFAULT,
     records: Sequence[Store] = (),
     compiles: bool = False,
+    preparing: float = 0.0,
     peak_gflops: float | None = None,
 ) -> Run:
     """Tunes or goes on tuning. The measurer journals into the run's store.
 
     `started` is the time the process began, `compiles` says that a library is built afterwards
-    (time is left for it), `records` are of earlier runs, `peak_gflops` is the machine's. A
-    `proposer` by name is guided by `ranker`; one that is an object has a ranker of its own.
+    (time is left for it, by how long `preparing` the network took), `records` are of earlier
+    runs, `peak_gflops` is the machine's. A `proposer` by name is guided by `ranker`; one that is
+    an object has a ranker of its own.
     """
     if target.is_cpu:
         ranker = Thrifty(ranker)
@@ -109,6 +113,7 @@ def tune_tasks(
                 started=time.time() if started is None else started,
                 earlier=folder.earlier_secs,
                 compiles=compiles,
+                preparing=preparing,
             ),
             records=records,
             announcer=announcer,
@@ -124,6 +129,7 @@ def tune_tasks(
         trials=folder.trials,
         seconds=float(folder.head["seconds"]),
         winners=winners,
+        earlier=tuner.budget.earlier,
     )
 
 

@@ -344,10 +344,8 @@ class Tuner:
             return {t.id: w for t in self.tasks if (w := _leader(t)) is not None}
 
     def _time_for_a_turn(self) -> bool:
-        limit = self.config.limit_secs
-        return not self.stopped == "interrupted" and (
-            limit is None or self.budget.elapsed() < 0.85 * limit
-        )
+        interrupted = self.stopped == "interrupted"
+        return not interrupted and self.budget.time_for_a_turn(self.scheduler.tasks)
 
     def _write_best(self, winners: dict[str, Winner]) -> None:
         self.folder.write_best(announce.best_entries(self.tasks, winners))

@@ -1,0 +1,87 @@
+"""A run's network on its way to a library."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tensorese.deploy.apply import Applied, apply_programs, kernels_of, normalised
+from tensorese.deploy.folder import Run
+from tensorese.deploy.library import Argument, Signature
+from tensorese.workloads import prepare
+from tensorese.workloads.winograd_kernels import is_transform
+
+_COARSE = ("bfloat16", "float16", "float32", "float64")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Built:
+    """The prepared network, and the same with the run's programs applied."""
+
+    run: Run
+    network: Any
+    prepared: Any
+    applied: Applied
+    packed: bool = True
+    """Whether constant weights are in the order the programs chose."""
+
+    def without(self, workload: str) -> Built:
+        """The same with one task's kernels untuned."""
+        best = {id_: one for id_, one in self.run.best.items() if id_ != workload}
+        run = replace(self.run, best=best)
+        applied = apply_programs(self.prepared, best, run.target, prepack=self.packed)
+        return replace(self, run=run, applied=applied)
+
+    def contender(self, library: Path) -> dict[str, Any]:
+        """How a process is told to run a library of this network."""
+        signature = self.signature.to_dict()
+        return {"kind": "library", "library": str(library), "signature": signature}
+
+    @cached_property
+    def by_winograd(self) -> bool:
+        """Whether a convolution is computed otherwise than the network says."""
+        return any(is_transform(normalised(f)) for f in kernels_of(self.prepared).values())
+
+    @cached_property
+    def direct(self) -> Any:
+        """Prepared with every convolution as it is written: what the result is judged by."""
+        if not self.by_winograd:
+            return self.prepared
+        return prepare(self.network.module, self.run.target, prepack=self.run.prepack)
+
+    @cached_property
+    def depth(self) -> dict[str, int]:
+        """What errors grow with: kernel calls of one inference, terms of the longest sum."""
+        reference = importlib.import_module("tensorese.measure.reference")
+        weights = [int(task["weight"]) for task in self.run.tasks]
+        modules = [normalised(f) for f in kernels_of(self.direct).values()]
+        longest = max((reference.reduction_length(module) for module in modules), default=1)
+        return {"kernels": sum(weights), "reduction": int(longest)}
+
+    @cached_property
+    def precision(self) -> str:
+        """The coarsest type any kernel reads or writes."""
+        kernels = kernels_of(self.direct).values()
+        types = {str(p.ty.dtype) for kernel in kernels for p in kernel.params}
+        return next((name for name in _COARSE if name in types), "float32")
+
+    @cached_property
+    def signature(self) -> Signature:
+        inputs = [
+            Argument(name=one.name, shape=one.spec.shape, dtype=one.spec.dtype)
+            for one in self.network.inputs
+        ]
+        returned = self.prepared["main"].ret_ty
+        fields = list(getattr(returned, "fields", [returned]))
+        outputs = [
+            Argument(
+                name=f"output{index}",
+                shape=tuple(int(extent) for extent in field.shape),
+                dtype=str(field.dtype),
+            )
+            for index, field in enumerate(fields)
+        ]
+        return Signature(target=self.run.target, inputs=tuple(inputs), outputs=tuple(outputs))
