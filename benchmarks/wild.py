@@ -46,7 +46,7 @@ def main() -> None:
             rows = {**known_rows(machine), name: {**row, **provenance()}}
             print(table({name: row}), flush=True)
             (RESULTS / "wild").mkdir(parents=True, exist_ok=True)
-            write_result(f"wild/{machine}", {"platform": machine, "networks": rows})
+            write_result("wild", {"platform": machine, "networks": rows}, machine)
     print(table(known_rows(machine)))
 
 

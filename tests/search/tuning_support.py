@@ -49,7 +49,7 @@ def masked_task(n: int) -> Task:
         name="masked",
         operator="dense",
         workload=workload_of(module),
-        target=TARGET,
+        target=TARGET.to_json(),
         weight=1,
         flops=2.0 * n**3,
         module=module,
