@@ -33,6 +33,10 @@ class Network:
     inputs: tuple[Input, ...]
     reference: Reference
     """The source framework's own outputs, to compare with."""
+    source: str = ""
+    """What `load_network` takes to read it again, shapes included; empty for what is no file."""
+    notes: tuple[str, ...] = ()
+    """What is computed otherwise than the source says, a line each."""
 
     def example(self, seed: int = 0) -> list[Array]:
         """Seeded input of the right shapes and kinds."""
