@@ -6,7 +6,7 @@ import dataclasses
 import importlib
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,9 @@ def tune(
     cache: str = "rotated",
     compile: bool = True,
     started: float | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    values: Mapping[str, float | Sequence[float]] | None = None,
 ) -> Run:
     """Tunes a model on this machine and builds the verified library into the run folder.
 
@@ -51,7 +54,8 @@ def tune(
     Without `prepack` weights keep the order the network has them in, for kernels to be used where
     weights come at run time; without `winograd` every convolution is computed directly, for the
     smallest rounding errors. `cache="hot"` times programs with their weights in the near caches,
-    which no kernel finds in a network (CPUs).
+    which no kernel finds in a network (CPUs). What an ONNX file leaves open is fixed by `shapes` of
+    inputs, `dims` that the file names, and `values` of inputs that become constants.
     """
     begun = time.time() if started is None else started
     config = TuneConfig(
@@ -83,9 +87,9 @@ def tune(
         chosen, said = ranker_named(ranker, where) if isinstance(ranker, str) else (ranker, "")
         from tensorese.workloads import load_network, tasks_of
 
-        network = load_network(model)
-        if said:
-            announcer.on_note(said)
+        network = load_network(model, shapes=shapes, dims=dims, values=values)
+        for note in filter(None, (said, *network.notes)):
+            announcer.on_note(note)
         run = tune_tasks(
             tasks_of(network, parsed, prepack=prepack, winograd=winograd),
             target=parsed,
@@ -94,7 +98,7 @@ def tune(
             ranker=chosen,
             out=Path(out) if out is not None else default_out(network.name),
             config=config,
-            model=str(model) if isinstance(model, str | Path) else network.name,
+            model=network.source or network.name,
             network=network.name,
             callbacks=[announcer],
             started=begun,

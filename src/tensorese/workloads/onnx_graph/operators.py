@@ -26,7 +26,7 @@ _BY_DEFINITION = (
     "SwiGLU",
     "Swish",
 )
-_SHAPING = {"Reshape": 1, "Expand": 1, "Tile": 1, "ConstantOfShape": 0, "TopK": 1, "OneHot": 1}
+_SHAPING = {"Reshape": 1, "Expand": 1, "Tile": 1, "ConstantOfShape": 0, "TopK": 1}
 """Operators to the input that decides their output's shape."""
 
 
@@ -135,6 +135,8 @@ def eye_like(graph: Graph, node: Node) -> Sequence[str]:
 
 def one_hot(g: Graph, node: Node) -> Sequence[str]:
     indices, depth, values = node.inputs
+    if g.value(depth) is None:
+        raise g.undecided("the depth of a OneHot", depth)
     count = int(g.known(depth).item())
     shape = list(g.shape(indices))
     axis = int(node.get("axis", -1)) % (len(shape) + 1)
@@ -149,12 +151,12 @@ def one_hot(g: Graph, node: Node) -> Sequence[str]:
 
 
 def power(g: Graph, node: Node) -> Sequence[str] | None:
-    """TVM wants one type for base and exponent."""
+    """TVM wants one type for base and exponent, and raises floats alone."""
     base, exponent = node.inputs
     kind, other = g.dtype(base), g.dtype(exponent)
-    if kind == other:
+    if kind == other and kind.kind not in "iu":
         return None
-    wide = np.dtype(np.float32) if kind.kind != "f" and other.kind == "f" else kind
+    wide = np.dtype(np.float64) if kind.kind in "iu" else kind
     return [g.cast(g.op("Pow", g.cast(base, wide), g.cast(exponent, wide)), kind)]
 
 
@@ -184,7 +186,8 @@ def normalize(g: Graph, node: Node) -> Sequence[str]:
         norm = g.op(op, x, g.const([axis], np.int64), keepdims=1)
     else:
         norm = g.op(op, x, axes=[axis], keepdims=1)
-    return [g.op("Div", x, norm)]
+    # What has no length stays as it is.
+    return [g.op("Div", x, g.op("Max", norm, g.like(np.finfo(g.dtype(x)).tiny, x)))]
 
 
 def space_to_depth(g: Graph, node: Node) -> Sequence[str] | None:

@@ -198,7 +198,7 @@ def _real(g: Graph, name: str, scale: str, zero: str) -> str:
     real = g.real.get(name)
     if real is not None:
         return str(real.value)
-    return g.op("Mul", _shifted(g, name, zero, np.float32), scale)
+    return g.op("Mul", _shifted(g, name, zero, np.float32), g.cast(scale, np.float32))
 
 
 def _shifted(g: Graph, name: str, zero: str, dtype: Any) -> str:

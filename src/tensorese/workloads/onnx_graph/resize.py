@@ -159,7 +159,7 @@ def _weights(node: Node, one: Axis) -> Array:
     stretch = min(1.0, one.scale) if node.get("antialias", 0) else 1.0
     reach = (2 if mode == "cubic" else 1) / stretch
     weights = np.zeros((one.after, one.before))
-    outside = bool(node.get("exclude_outside", 0)) or bool(node.get("antialias", 0))
+    outside = bool(node.get("exclude_outside", 0))
     for row, place in enumerate(places):
         first = math.floor(place - reach) + 1
         taps = np.arange(first, math.floor(place + reach) + 1)

@@ -186,7 +186,8 @@ def _all_open(
 ) -> str:
     said = ", ".join(f"{one.name!r} is {one.said}" for one in open_)
     options = _example(model, open_, declared, closed, values)
-    return f"every input shape must be fixed, but {said}; for example: {path} {options}"
+    command = f"tensorese tasks {shlex.quote(str(path))} {options}"
+    return f"every input shape must be fixed, but {said}; for example: {command}"
 
 
 def _example(
@@ -224,13 +225,23 @@ def _example(
 
 
 _SIDES = ((224, 224), (640, 640), (48, 320), (48, 192), (32, 320), (256, 256), (64, 64), (32, 32))
-_LENGTHS = (128, 512, 576, 16, 64, 256, 16000, 1)
+_TOKENS = (128, 16, 64, 512, 256, 77, 32, 1)
+_SAMPLES = (512, 16000, 576, 256, 1024, 128, 64, 1)
 
 
 def _guesses(open_: Sequence[_Declared]) -> Iterator[dict[str, tuple[int, ...]]]:
-    """Shapes in the order they are likely: images of rank four, sequences elsewhere."""
-    for sides, length in itertools.zip_longest(_SIDES, _LENGTHS, fillvalue=None):
-        yield {one.name: _guess(one, sides or (224, 224), length or 128) for one in open_}
+    """Shapes in the order they are likely: images, then tokens or samples of sound."""
+    for sides, tokens, samples in zip(_SIDES, _TOKENS, _SAMPLES, strict=True):
+        lengths = {True: tokens, False: samples}
+        yield {
+            one.name: _guess(one, sides, lengths[one.dtype.kind in "iub" or _is_wide(one)])
+            for one in open_
+        }
+
+
+def _is_wide(one: _Declared) -> bool:
+    """A sequence of vectors, not of samples."""
+    return one.extents is not None and len(one.extents) > 2
 
 
 def _guess(one: _Declared, sides: tuple[int, int], length: int) -> tuple[int, ...]:
@@ -241,10 +252,10 @@ def _guess(one: _Declared, sides: tuple[int, int], length: int) -> tuple[int, ..
             shape.append(extent)
         elif place == 0 or "batch" in extent.lower():
             shape.append(1)
-        elif len(extents) == 4 and place >= 2:
-            shape.append(sides[place - 2])
-        elif len(extents) == 4 or (len(extents) >= 3 and place == 1 and extents[2] == 128):
-            shape.append(3 if len(extents) == 4 else 1)
+        elif len(extents) == 4:
+            shape.append(sides[place - 2] if place >= 2 else 3)
+        elif place == 1 and len(extents) == 3 and isinstance(extents[0], int):
+            shape.append(1)  # layers, batch, width: a recurrent state
         else:
             shape.append(length)
     return tuple(shape)
