@@ -97,9 +97,7 @@ def _transformer(kind: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
 
     small = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 64}
     makers: dict[str, Callable[[], Any]] = {
-        "bert": lambda: t.BertModel(
-            t.BertConfig(**small, intermediate_size=128, vocab_size=500)
-        ),
+        "bert": lambda: t.BertModel(t.BertConfig(**small, intermediate_size=128, vocab_size=500)),
         "distilbert": lambda: t.DistilBertModel(
             t.DistilBertConfig(dim=64, hidden_dim=128, n_layers=2, n_heads=2, vocab_size=500)
         ),
@@ -121,23 +119,25 @@ def _transformer(kind: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
         "vit": lambda: t.ViTModel(
             t.ViTConfig(**small, intermediate_size=128, image_size=32, patch_size=8)
         ),
-        "whisper_encoder": lambda: t.WhisperModel(
-            t.WhisperConfig(
-                d_model=64,
-                encoder_layers=2,
-                encoder_attention_heads=2,
-                encoder_ffn_dim=128,
-                decoder_layers=1,
-                decoder_attention_heads=2,
-                decoder_ffn_dim=128,
-                max_source_positions=50,
-                vocab_size=500,
-                pad_token_id=0,
-                bos_token_id=1,
-                eos_token_id=2,
-                decoder_start_token_id=1,
-            )
-        ).encoder,
+        "whisper_encoder": lambda: (
+            t.WhisperModel(
+                t.WhisperConfig(
+                    d_model=64,
+                    encoder_layers=2,
+                    encoder_attention_heads=2,
+                    encoder_ffn_dim=128,
+                    decoder_layers=1,
+                    decoder_attention_heads=2,
+                    decoder_ffn_dim=128,
+                    max_source_positions=50,
+                    vocab_size=500,
+                    pad_token_id=0,
+                    bos_token_id=1,
+                    eos_token_id=2,
+                    decoder_start_token_id=1,
+                )
+            ).encoder
+        ),
     }
     images = {"vit": torch.randn(1, 3, 32, 32), "whisper_encoder": torch.randn(1, 80, 100)}
     return First(makers[kind]()), (images.get(kind, _ids(500)),)

@@ -107,7 +107,9 @@ def split_spec(text: str) -> tuple[Path, Fixed]:
 def parse_value(text: str, example: str) -> tuple[float, ...]:
     """`16000`, or one number for each element: `0.5/2`."""
     try:
-        return tuple(int(part) if part.lstrip("-").isdigit() else float(part) for part in text.split("/"))
+        return tuple(
+            int(part) if part.lstrip("-").isdigit() else float(part) for part in text.split("/")
+        )
     except ValueError:
         rule = "a value must be a number, or numbers joined by '/'"
         raise ModelError(f"{rule}, but got {text!r}; for example {example}") from None

@@ -78,6 +78,7 @@ class Graph:
         self, opsets: Mapping[str, int], ir_version: int, rules: Rules, control: Control
     ) -> None:
         import onnx
+        import onnx.shape_inference
 
         self.onnx = onnx
         self.opsets = dict(opsets)
@@ -190,7 +191,9 @@ class Graph:
 
     # -- the walk ---------------------------------------------------------------------------
 
-    def walk(self, nodes: Sequence[Any], scope: Mapping[str, str], read: set[str]) -> dict[str, str]:
+    def walk(
+        self, nodes: Sequence[Any], scope: Mapping[str, str], read: set[str]
+    ) -> dict[str, str]:
         """The names that a list of nodes gives to values, beside those of `scope`.
 
         `read` are the names somebody reads after the list: a subgraph's results.

@@ -15,7 +15,6 @@ _BY_VALUE = ("NonZero", "NonMaxSuppression", "Unique", "Compress")
 _BY_DEFINITION = (
     "Attention",
     "AffineGrid",
-    "Celu",
     "CenterCropPad",
     "GroupNormalization",
     "LinearAttention",
@@ -80,9 +79,7 @@ def by_definition(graph: Graph, node: Node) -> Sequence[str] | None:
     if schema.has_function:
         body = schema.function_body
     elif schema.has_context_dependent_function:
-        kinds = [
-            graph._type_of(name).SerializeToString() if name else b"" for name in node.inputs
-        ]
+        kinds = [graph._type_of(name).SerializeToString() if name else b"" for name in node.inputs]
         body = onnx.FunctionProto.FromString(
             schema.get_context_dependent_function_with_opset_version(
                 graph.opset, proto.SerializeToString(), kinds
@@ -188,6 +185,13 @@ def normalize(g: Graph, node: Node) -> Sequence[str]:
         norm = g.op(op, x, axes=[axis], keepdims=1)
     # What has no length stays as it is.
     return [g.op("Div", x, g.op("Max", norm, g.like(np.finfo(g.dtype(x)).tiny, x)))]
+
+
+def celu(g: Graph, node: Node) -> Sequence[str]:
+    x, alpha = node.inputs[0], float(node.get("alpha", 1.0))
+    zero, width = g.like(0, x), g.like(alpha, x)
+    curve = g.op("Sub", g.op("Exp", g.op("Div", g.op("Min", x, zero), width)), g.like(1, x))
+    return [g.op("Add", g.op("Max", x, zero), g.op("Mul", width, curve))]
 
 
 def space_to_depth(g: Graph, node: Node) -> Sequence[str] | None:
@@ -319,6 +323,7 @@ RULES: dict[Any, Any] = {
     ("", "Cast"): cast,
     ("", "CastLike"): cast_like,
     ("", "LayerNormalization"): layer_norm,
+    ("", "Celu"): celu,
     ("", "EyeLike"): eye_like,
     ("", "OneHot"): one_hot,
     ("", "Pow"): power,

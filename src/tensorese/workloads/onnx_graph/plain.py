@@ -87,9 +87,7 @@ def _written(graph: Graph, outputs: list[str]) -> Plain:
         opset_imports=[onnx.helper.make_opsetid("", graph.opset)],
         ir_version=graph.ir_version,
     )
-    return Plain(
-        model=model, notes=tuple(graph.notes), quantised=quantised.NOTE in graph.notes
-    )
+    return Plain(model=model, notes=tuple(graph.notes), quantised=quantised.NOTE in graph.notes)
 
 
 def _live(nodes: list[Any], wanted: set[str]) -> list[Any]:

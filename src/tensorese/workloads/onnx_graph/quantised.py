@@ -16,7 +16,10 @@ from tensorese.workloads.onnx_graph.graph import Graph, Node
 
 NOTE = "the model is quantised and computed in float: outputs differ by what quantising rounds"
 # These only move elements: what holds for the quantised values holds for the real ones.
-_MOVES = ("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Slice", "MaxPool", "Expand")
+_MOVES = (
+    *("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Expand", "Gather"),
+    *("MaxPool", "Resize"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +43,19 @@ def quantize(g: Graph, node: Node) -> Sequence[str] | None:
 
 
 def dequantize(g: Graph, node: Node) -> Sequence[str] | None:
-    real = g.real.get(node.inputs[0])
-    if real is None or not _same(g, real.scale, node.inputs[1]):
+    x, scale, zero = node.inputs[0], node.inputs[1], node.input(2)
+    real = g.real.get(x)
+    if real is not None and _same(g, real.scale, scale):
+        return [real.value]
+    stored, factor = g.value(x), g.value(scale)
+    if stored is None or factor is None or node.get("block_size", 0):
         return None
-    return [real.value]
+    aside = [1] * stored.ndim
+    if factor.size > 1:
+        aside[int(node.get("axis", 1))] = -1
+    at = g.known(zero).astype(np.float64) if zero else np.zeros(factor.size)
+    values = (stored.astype(np.float64) - at.reshape(aside)) * factor.reshape(aside)
+    return [g.const(values.reshape(stored.shape), factor.dtype)]
 
 
 def dynamic_quantize(g: Graph, node: Node) -> Sequence[str]:
@@ -179,6 +191,19 @@ def dynamic_matmul(g: Graph, node: Node) -> Sequence[str]:
     return [g.op("Add", product, bias) if bias else product]
 
 
+def gemm(g: Graph, node: Node) -> Sequence[str]:
+    """a and b, each with scale and zero, whole numbers to add, the output's scale and zero."""
+    a, b = (_real(g, *(node.input(place + i) for i in range(3))) for place in (0, 3))
+    inputs = [a, b]
+    if node.input(6):
+        scale = g.known(node.inputs[1]).astype(np.float64) * g.known(node.inputs[4])
+        inputs.append(g.const(g.known(node.input(6)) * scale, np.float32))
+    product = g.op("Gemm", *inputs, **dict(node.attributes))
+    if not node.input(7):
+        return [product]
+    return [g.op("QuantizeLinear", product, node.input(7), node.input(8))]
+
+
 # -- in common ---------------------------------------------------------------------------------
 
 
@@ -243,6 +268,7 @@ RULES: dict[Any, Any] = {
     (_CONTRIBUTED, "QuantizeLinear"): quantize,
     (_CONTRIBUTED, "DequantizeLinear"): dequantize,
     (_CONTRIBUTED, "QLinearConcat"): concat,
+    (_CONTRIBUTED, "QGemm"): gemm,
     (_CONTRIBUTED, "MatMulIntegerToFloat"): matmul_to_float,
     (_CONTRIBUTED, "DynamicQuantizeMatMul"): dynamic_matmul,
     **{(_CONTRIBUTED, op): _qlinear([0, 3], _elementwise(to)) for op, to in _BINARY.items()},

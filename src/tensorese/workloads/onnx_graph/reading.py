@@ -11,6 +11,7 @@ from tensorese.workloads.errors import ModelError, first_line
 def read(path: Path) -> Any:
     """The model with its functions inlined and its external data loaded."""
     import onnx
+    import onnx.inliner
 
     try:
         model = onnx.load(str(path), load_external_data=False)
@@ -23,9 +24,9 @@ def read(path: Path) -> Any:
         try:
             return onnx.inliner.inline_local_functions(model, True)
         except Exception as error:
-            raise ModelError(f"the functions in {path} cannot be inlined: {first_line(error)}") from (
-                None
-            )
+            raise ModelError(
+                f"the functions in {path} cannot be inlined: {first_line(error)}"
+            ) from (None)
     return model
 
 
@@ -65,9 +66,7 @@ def _external(onnx: Any, model: Any) -> Any:
             nodes += graph.node
         for node in nodes:
             for attribute in node.attribute:
-                yield from (
-                    t for t in (attribute.t, *attribute.tensors) if _is_external(onnx, t)
-                )
+                yield from (t for t in (attribute.t, *attribute.tensors) if _is_external(onnx, t))
                 graphs += [attribute.g] if attribute.HasField("g") else []
                 graphs += attribute.graphs
         nodes = []

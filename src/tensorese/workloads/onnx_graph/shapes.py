@@ -66,7 +66,9 @@ def settle(model: Any, fixed: Fixed, path: Path) -> Settled:
     values = {n: _value(declared[n], closed[n], v, path) for n, v in fixed.values.items()}
     open_ = [name for name, shape in closed.items() if shape is None and name not in values]
     if open_:
-        raise ModelError(_all_open(model, [declared[n] for n in open_], declared, closed, values, path))
+        raise ModelError(
+            _all_open(model, [declared[n] for n in open_], declared, closed, values, path)
+        )
     inputs = {
         name: TensorSpec(shape=shape, dtype=declared[name].dtype.name)
         for name, shape in closed.items()
@@ -125,7 +127,9 @@ def _check_names(
     for name in (*shapes, *fixed.values):
         if name not in declared:
             raise ModelError(f"{path} has no input {name!r}{_near(name, declared)}")
-    symbols = {e for one in declared.values() for e in one.extents or () if isinstance(e, str) and e}
+    symbols = {
+        e for one in declared.values() for e in one.extents or () if isinstance(e, str) and e
+    }
     for name in fixed.dims:
         if name not in symbols:
             raise ModelError(f"{path} has no open dimension {name!r}{_near(name, symbols)}")
