@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from common import RESULTS, ROOT, provenance, write_result
 
 sys.path.insert(0, str(ROOT / "tests" / "workloads"))
@@ -259,10 +260,11 @@ def report() -> None:
         "Made by `python benchmarks/models_that_work.py`; the list of files is "
         "`tests/workloads/wild_support.py`.",
         "",
-        f"**{len(works)} of {len(rows)} public files** import, tune with two trials a task and agree "
-        f"with onnxruntime on seeded input: the largest difference is at most {LIMIT:g} of the output's "
-        "largest value, or of one where the output is probabilities (the column shows the share of "
-        f"the largest value). The slowest import takes {slowest:.1f} s. Two shared cores, "
+        f"**{len(works)} of {len(rows)} public files** import, tune with two trials a task and "
+        "agree with onnxruntime on seeded input: the largest difference is at most "
+        f"{LIMIT:g} of the output's largest value, or of one where the output is probabilities "
+        "(the column shows the share of the largest value). "
+        f"The slowest import takes {slowest:.1f} s. Two shared cores, "
         "times as they came: they say seconds or minutes, no more.",
         "",
         "| file | from | shapes | tasks | import, s | tuned, s | difference | |",
@@ -306,8 +308,8 @@ def _operator_lines() -> list[str]:
     lines = [
         "## Operators",
         "",
-        "ONNX's own test cases of single operators on tensors of numbers, shapes and axes constant, "
-        "compiled untuned and compared with the expected output.",
+        "ONNX's own test cases of single operators on tensors of numbers, shapes and axes "
+        "constant, compiled untuned and compared with the expected output.",
         "",
         f"**All cases right ({len(good)}):** {', '.join(good)}.",
         "",
@@ -325,8 +327,9 @@ def _operator_lines() -> list[str]:
 def _remarks() -> list[str]:
     return [
         "Not taken by design: operators whose output's shape depends on values (NonZero, "
-        "NonMaxSuppression, Unique, Compress on what is no constant), strings, sequences as inputs, "
-        "random numbers. Branches and loops are taken where shapes and constants decide them.",
+        "NonMaxSuppression, Unique, Compress on what is no constant), strings, sequences as "
+        "inputs, random numbers. Branches and loops are taken where shapes and constants "
+        "decide them.",
     ]
 
 

@@ -8,6 +8,7 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="needs the extra `onnx`")
 pytest.importorskip("onnxruntime")
 from onnx import TensorProto, helper  # noqa: E402
+
 from onnx_support import (  # noqa: E402
     floats,
     made_plain,
@@ -16,7 +17,6 @@ from onnx_support import (  # noqa: E402
     operators_of,
     outputs_of,
 )
-
 from tensorese.workloads import ModelError  # noqa: E402
 from tensorese.workloads.onnx_graph.graph import ShapeClash, Undecided  # noqa: E402
 

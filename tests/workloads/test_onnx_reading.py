@@ -9,7 +9,6 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="needs the extra `onnx`")
 pytest.importorskip("onnxruntime")
 from onnx_support import floats, model_of, node  # noqa: E402
-
 from tensorese.workloads import ModelError  # noqa: E402
 from tensorese.workloads.onnx_graph import read  # noqa: E402
 

@@ -10,11 +10,10 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="needs the extra `onnx`")
 pytest.importorskip("onnxruntime")
 from onnx_support import floats, model_of, node  # noqa: E402
-from test_onnx_plain import choice  # noqa: E402
-
 from tensorese.cli.shape_options import fixed_by  # noqa: E402
 from tensorese.workloads import ModelError  # noqa: E402
 from tensorese.workloads.onnx_graph import Fixed, plain, settle  # noqa: E402
+from test_onnx_plain import choice  # noqa: E402
 
 pytestmark = pytest.mark.null
 PATH = Path("m.onnx")

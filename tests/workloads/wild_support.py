@@ -144,7 +144,7 @@ def _transformer(kind: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 
 class First(nn.Module):
-    """The first of a network's outputs, by position: exporters differ in what they do with names."""
+    """The first of a network's outputs, by position: exporters differ about names."""
 
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()

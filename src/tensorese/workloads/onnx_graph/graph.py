@@ -134,7 +134,8 @@ class Graph:
         kind = self.types.get(name)
         if kind is None or not kind.tensor_type.elem_type:
             raise ValueError(f"the type of {name!r} is not known")
-        return np.dtype(self.onnx.helper.tensor_dtype_to_np_dtype(kind.tensor_type.elem_type))
+        dtype: np.dtype[Any] = self.onnx.helper.tensor_dtype_to_np_dtype(kind.tensor_type.elem_type)
+        return dtype
 
     # -- what rules make --------------------------------------------------------------------
 
@@ -389,7 +390,7 @@ def _reads(node: Any) -> set[str]:
 
 
 def _constant(onnx: Any, call: Node) -> list[Array] | None:
-    kinds = {"value_float": np.float32, "value_floats": np.float32}
+    kinds: dict[str, Any] = {"value_float": np.float32, "value_floats": np.float32}
     kinds |= {"value_int": np.int64, "value_ints": np.int64}
     for name, value in call.attributes.items():
         if name == "value":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -190,12 +191,11 @@ def _activations(g: Graph, node: Node, index: int) -> list[Callable[[str], str]]
     names = named[index * count : (index + 1) * count] or _DEFAULTS[node.op]
     if node.get("activation_alpha") or node.get("activation_beta"):
         raise ValueError(f"{node.op} with parameters of its activations")
-    plain = {"sigmoid", "tanh", "relu", "softsign", "softplus", "elu", "leakyrelu", "hardsigmoid"}
     by_name = {op.lower(): op for op in ("Sigmoid", "Tanh", "Relu", "Softsign", "Softplus", "Elu")}
     by_name |= {"leakyrelu": "LeakyRelu", "hardsigmoid": "HardSigmoid"}
-    if any(name.lower() not in plain for name in names):
+    if any(name.lower() not in by_name for name in names):
         raise ValueError(f"{node.op} with activations {names}")
-    return [lambda x, op=by_name[name.lower()]: g.op(op, x) for name in names]
+    return [partial(g.op, by_name[name.lower()]) for name in names]
 
 
 def _state_places(node: Node) -> list[int]:

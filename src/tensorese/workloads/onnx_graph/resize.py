@@ -7,7 +7,7 @@ modes it computes half otherwise than ONNX says, and it resizes images of rank f
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -176,7 +176,7 @@ def _nearest_places(node: Node, places: Array) -> Array:
     # A place on a boundary in exact arithmetic stays on it: 1 / (1 / 3) is less than three.
     near = np.round(places * 2) / 2
     places = np.where(np.abs(places - near) < 1e-6, near, places)
-    rounding = {
+    rounding: dict[str, Callable[[Array], Array]] = {
         "round_prefer_floor": lambda p: np.ceil(p - 0.5),
         "round_prefer_ceil": lambda p: np.floor(p + 0.5),
         "floor": np.floor,
@@ -186,12 +186,13 @@ def _nearest_places(node: Node, places: Array) -> Array:
 
 
 def _linear(distance: Array, _: float) -> Array:
-    return np.maximum(0, 1 - distance)
+    weights: Array = np.maximum(0, 1 - distance)
+    return weights
 
 
 def _cubic(distance: Array, a: float) -> Array:
     d = distance
-    inner = (a + 2) * d**3 - (a + 3) * d**2 + 1
+    inner: Array = (a + 2) * d**3 - (a + 3) * d**2 + 1
     outer = a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a
     return np.where(d <= 1, inner, np.where(d < 2, outer, 0))
 

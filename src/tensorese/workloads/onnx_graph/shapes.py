@@ -201,7 +201,7 @@ def _example(
     closed: Mapping[str, tuple[int, ...] | None],
     values: Mapping[str, Array],
 ) -> str:
-    """Options that the network takes, as far as its shapes tell; the first guess where none fits."""
+    """Options that the network takes, as its shapes tell; the first guess where none fits."""
     first = ""
     for guess in itertools.islice(_guesses(open_), _TRIES):
         shapes = {**{n: s for n, s in closed.items() if s is not None}, **guess}
