@@ -29,9 +29,9 @@ lint: $(READY)
 test: lint
 	$(PYTEST) -m "not slow and not gpu"
 
-# Ray is 80 MB and only its own slow tests need it.
+# Ray is 80 MB and only its own slow tests need it; so with what exports ONNX files.
 $(VENV)/.ready-all: $(READY)
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev,ray]'
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev,ray,wild]'
 	touch $@
 
 test-all: lint $(VENV)/.ready-all
