@@ -38,7 +38,7 @@ test: lint
 test-null: $(READY)
 	$(PYTEST_NULL) -m "null and not slow"
 
-# Ray is 80 MB and only its own slow tests need it; so are the networks of `wild`.
+# Ray is 80 MB and only its own slow tests need it; so with what exports networks.
 $(VENV)/.ready-all: $(READY)
 	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev,ray,wild]'
 	touch $@

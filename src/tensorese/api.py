@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,9 @@ def tune(
     cache: str = "rotated",
     compile: bool = True,
     started: float | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    values: Mapping[str, float | Sequence[float]] | None = None,
 ) -> Run:
     """Tunes a model on this machine and builds the verified library into the run folder.
 
@@ -58,7 +61,8 @@ def tune(
     weights come at run time; without `winograd` every convolution is computed directly, for the
     smallest rounding errors. `cache="hot"` times programs with their weights in the near caches,
     which no kernel finds in a network (CPUs). `proposer` is a name (`evolution`, `annealing`,
-    `random`) or an object with a ranker of its own.
+    `random`) or an object with a ranker of its own. What an ONNX file leaves open is fixed by
+    `shapes` of inputs, `dims` that the file names, and `values` of inputs that become constants.
     """
     if isinstance(proposer, str):
         check_name(proposer)
@@ -94,11 +98,11 @@ def tune(
 
         reading = time.time()
         source, given = _source(model, inputs)
-        network = load_network(source)
+        network = load_network(source, shapes=shapes, dims=dims, values=values)
         given = _checked(network, given)
         extracted = tasks_of(network, parsed.to_json(), prepack=prepack, winograd=winograd)
-        if said:
-            announcer.on_note(said)
+        for note in filter(None, (said, *network.notes)):
+            announcer.on_note(note)
         run = tune_tasks(
             extracted,
             target=parsed,
@@ -108,7 +112,7 @@ def tune(
             proposer=proposer,
             out=Path(out) if out is not None else default_out(network.name),
             config=config,
-            model=str(model) if isinstance(model, str | Path) else network.name,
+            model=network.source or network.name,
             network=network.name,
             callbacks=[announcer],
             started=begun,

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tensorese.cli.shape_options import fixed_by, shape_options
+
 if TYPE_CHECKING:
     from tensorese.workloads import Task
 
@@ -19,10 +21,21 @@ if TYPE_CHECKING:
 )
 @click.option("--no-winograd", is_flag=True, help="As tune --no-winograd has them (CPUs).")
 @click.option("--json", "as_json", is_flag=True, help="Print the tasks as JSON.")
-def tasks(model: str, target: str, space: bool, no_winograd: bool, as_json: bool) -> None:
+@shape_options
+def tasks(
+    model: str,
+    target: str,
+    space: bool,
+    no_winograd: bool,
+    as_json: bool,
+    shape: tuple[str, ...],
+    dim: tuple[str, ...],
+    value: tuple[str, ...],
+) -> None:
     """List the tasks of MODEL: a .onnx or .pt2 file, or zoo:NAME[@shape].
 
-    A shape is given as 8x3x256x256; for .onnx files with open shapes, FILE.onnx@1x3x224x224.
+    A shape is given as 8x3x256x256; for .onnx files with open shapes, FILE.onnx@1x3x224x224, or by
+    --shape, --dim and --value.
     The space counts a task's programs over all sketches, before a GPU's limits; sketches in
     brackets are drawn by replay and not counted.
     """
@@ -31,7 +44,9 @@ def tasks(model: str, target: str, space: bool, no_winograd: bool, as_json: bool
     parsed = Target.parse(target)  # a wrong target is answered before a network is read
     from tensorese.workloads import load_network, tasks_of
 
-    network = load_network(model)
+    network = load_network(model, **fixed_by(shape, dim, value))
+    for note in network.notes:
+        click.echo(note, err=True)
     found = tasks_of(network, parsed.to_json(), winograd=not no_winograd)
     rows = [_row(task, space) for task in found]
     if as_json:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from tensorese.cli.shape_options import fixed_by, shape_options
+
 _PATH = click.Path(path_type=Path)
 
 
@@ -34,6 +36,7 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option("--no-compile", is_flag=True, help="Measure only; tensorese compile RUN later.")
 @click.option("--json", "as_json", is_flag=True, help="Events as JSON, one a line.")
+@shape_options
 def tune(
     model: str,
     target: str,
@@ -53,6 +56,9 @@ def tune(
     cache: str,
     no_compile: bool,
     as_json: bool,
+    shape: tuple[str, ...],
+    dim: tuple[str, ...],
+    value: tuple[str, ...],
 ) -> int:
     """Tune MODEL: a .onnx or .pt2 file, or zoo:NAME[@shape]. Ends with a library and a report.
 
@@ -85,6 +91,7 @@ def tune(
             cache=cache,
             compile=not no_compile,
             started=process_start(),
+            **fixed_by(shape, dim, value),
         )
         log.keep(run.path)
     view.summary(run)

@@ -204,9 +204,12 @@ def _settled(module: Any) -> Any:
 
 
 def onnx_bytes(model: str, arrays: Sequence[Array]) -> bytes:
-    """The network as ONNX: the file itself, or exported from torch."""
+    """The network as ONNX: the file with the values a user fixed, or exported from torch."""
     if is_onnx(model):
-        return onnx_path(model).read_bytes()
+        from tensorese.workloads.from_onnx import source_bytes
+        from tensorese.workloads.load import split_spec
+
+        return source_bytes(*split_spec(model))
     import torch
 
     module = torch_module(model)

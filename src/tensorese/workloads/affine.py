@@ -43,7 +43,7 @@ class Affine:
         return isinstance(value, import_tvm().ir.GenericConst)
 
     def constant(self, array: Any, dtype: str) -> Any:
-        return self.relax.const(np.ascontiguousarray(array, dtype), dtype)
+        return self.relax.const(np.array(array, dtype, order="C"), dtype)
 
     def affine(self, x: Any, scale: Any, shift: Any) -> Any:
         """x * scale + shift; both arrays have x's rank and broadcast to it."""

@@ -5,102 +5,95 @@ from __future__ import annotations
 import importlib.util
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from tensorese.records.nouns import TensorSpec
 from tensorese.tvm_env import import_tvm
 from tensorese.workloads.errors import ModelError, first_line
 from tensorese.workloads.network import Array, Input, Network, Reference
+from tensorese.workloads.onnx_graph import Fixed, Plain, Settled, plain, read, settle
 
-Shapes = Mapping[str, tuple[int, ...]]
 
-
-def network_of(path: Path, shapes: Shapes | None = None) -> Network:
-    """A network of an ONNX file; `shapes` fixes the inputs it leaves open, by name (or "")."""
-    if importlib.util.find_spec("onnx") is None:
-        raise ModelError(f"{path} needs the onnx package: pip install 'tensorese[onnx]'")
+def network_of(path: Path, fixed: Fixed | None = None) -> Network:
+    """A network of an ONNX file; `fixed` says what the file leaves open."""
+    settled, made, model = _plain(path, fixed or Fixed())
     import_tvm()
-    import onnx
-
-    model = _read(onnx, path)
-    inputs = _inputs(onnx, model, dict(shapes or {}), path)
     from tvm.relax.frontend.onnx import from_onnx
 
-    given = {one.name: list(one.spec.shape) for one in inputs}
+    inputs = tuple(Input(name=name, spec=spec) for name, spec in settled.inputs.items())
+    shapes = {one.name: list(one.spec.shape) for one in inputs}
     dtypes = {one.name: one.spec.dtype for one in inputs}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the checker's remarks about old opsets
-            module = from_onnx(model, shape_dict=given, dtype_dict=dtypes)
+            module = from_onnx(made.model, shape_dict=shapes, dtype_dict=dtypes)
     except Exception as error:
         raise ModelError(_explain(path, error)) from None
     return Network(
-        name=path.stem, module=module, inputs=inputs, reference=_reference(onnx, model, inputs)
+        name=path.stem,
+        module=module,
+        inputs=inputs,
+        reference=_reference(_comparable(model, made, settled), list(settled.inputs)),
+        notes=made.notes,
     )
 
 
-def _read(onnx: Any, path: Path) -> Any:
+def source_bytes(path: Path, fixed: Fixed) -> bytes:
+    """The file as one model of its own that takes what the network takes, for other runtimes.
+
+    A quantised file comes as it is computed here, in float: only that can be compared.
+    """
+    settled, made, model = _plain(path, fixed)
+    return bytes(_comparable(model, made, settled).SerializeToString())
+
+
+def _plain(path: Path, fixed: Fixed) -> tuple[Settled, Plain, Any]:
+    if importlib.util.find_spec("onnx") is None:
+        raise ModelError(f"{path} needs the onnx package: pip install 'tensorese[onnx]'")
+    model = read(path)
+    settled = settle(model, fixed, path)
     try:
-        model = onnx.load(str(path))
-    except Exception:
-        model = None
-    if model is None or not model.graph.node:
-        raise ModelError(f"{path} is no model: neither ONNX nor a torch.export archive (.pt2)")
-    return model
+        return settled, plain(model, settled.inputs, settled.values), model
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from None
 
 
-def _inputs(onnx: Any, model: Any, shapes: dict[str, Any], path: Path) -> tuple[Input, ...]:
-    stored = {weight.name for weight in model.graph.initializer}
-    values = [value for value in model.graph.input if value.name not in stored]
-    if "" in shapes:
-        if len(values) != 1:
-            names = ", ".join(value.name for value in values)
-            example = f"@{values[0].name}=1x128" if values else ""
-            raise ModelError(f"{path} has inputs {names}: name the shape's input, e.g. {example}")
-        shapes[values[0].name] = shapes.pop("")
-    unknown = shapes.keys() - {value.name for value in values}
-    if unknown:
-        names = ", ".join(value.name for value in values)
-        raise ModelError(f"{path} has no input {min(unknown)!r}; its inputs: {names}")
-    return tuple(_input(onnx, value, shapes.get(value.name), path) for value in values)
+def _comparable(model: Any, made: Plain, settled: Settled) -> Any:
+    """The file's model, inputs whose value is fixed as constants; a quantised one in float."""
+    import onnx
+
+    if made.quantised:
+        return made.model
+    if not settled.values:
+        return model
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    kept = [value for value in copy.graph.input if value.name not in settled.values]
+    del copy.graph.input[:]
+    copy.graph.input.extend(kept)
+    copy.graph.initializer.extend(
+        onnx.numpy_helper.from_array(array, name) for name, array in settled.values.items()
+    )
+    return copy
 
 
-def _input(onnx: Any, value: Any, given: tuple[int, ...] | None, path: Path) -> Input:
-    tensor = value.type.tensor_type
-    extents: list[Any] = [dim.dim_value or dim.dim_param or "?" for dim in tensor.shape.dim]
-    said = "x".join(map(str, extents)) or "of unknown rank"
-    if given is None and not all(isinstance(extent, int) for extent in extents):
-        example = "x".join(str(e) if isinstance(e, int) else "1" for e in extents)
-        raise ModelError(
-            f"every input shape must be fixed, but {value.name!r} is {said}; "
-            f"give it: {path}@{value.name}={example}"
-        )
-    shape: tuple[int, ...] = given if given is not None else tuple(extents)
-    clash = [e for e, s in zip(extents, shape, strict=False) if isinstance(e, int) and e != s]
-    if len(shape) != len(extents) or clash:
-        got = "x".join(map(str, shape))
-        raise ModelError(f"input {value.name!r} of {path} is {said}, but got {got}")
-    dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)).name
-    return Input(name=value.name, spec=TensorSpec(shape=shape, dtype=dtype))
-
-
-def _reference(onnx: Any, model: Any, inputs: tuple[Input, ...]) -> Reference:
+def _reference(model: Any, inputs: Sequence[str]) -> Reference:
     """onnxruntime where it is installed, else onnx's own evaluator (minutes on a real network)."""
 
     def run(arrays: Sequence[Array]) -> list[Array]:
-        fed = {one.name: array for one, array in zip(inputs, arrays, strict=True)}
+        fed = dict(zip(inputs, arrays, strict=True))
         if importlib.util.find_spec("onnxruntime") is None:
             from onnx.reference import ReferenceEvaluator
 
             return list(ReferenceEvaluator(model).run(None, fed))
         import onnxruntime
 
+        onnxruntime.disable_telemetry_events()
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3  # its remarks about the file are no concern of the user's
         session = onnxruntime.InferenceSession(
-            model.SerializeToString(), providers=["CPUExecutionProvider"]
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
         return list(session.run(None, fed))
 

@@ -36,6 +36,10 @@ class Network:
     inputs: tuple[Input, ...]
     reference: Reference
     """The source framework's own outputs, to compare with."""
+    source: str = ""
+    """What `load_network` takes to read it again, shapes included; empty for what is no file."""
+    notes: tuple[str, ...] = ()
+    """What is computed otherwise than the source says, a line each."""
 
     widened: Reference | None = None
     """The same in float32, where the source computes in half precision and can tell."""

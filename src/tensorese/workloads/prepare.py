@@ -6,9 +6,13 @@ Both go through `prepare`, so a task's workload is exactly a function of the shi
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 from tensorese.tvm_env import import_tvm
+from tensorese.workloads.errors import first_line
 from tensorese.workloads.masks import keep_masks_apart
 from tensorese.workloads.regroup import regroup
 from tensorese.workloads.simplify import simplify
@@ -37,10 +41,11 @@ def prepare(module: Any, target: str, *, prepack: bool = True, winograd: bool = 
     tvm = import_tvm()  # no kernel of the target is made here: none of its intrinsics are needed
     transform = tvm.relax.transform
     with tvm.target.Target(json.loads(target)):
-        module = simplify(_channels_last(tvm, simplify(module)))
-        module = regroup(module, whole_vectors=kind == "llvm")
+        for rewriting in (simplify, partial(_channels_last, tvm), simplify):
+            module = _without_fail(rewriting, module)
+        module = _without_fail(partial(regroup, whole_vectors=kind == "llvm"), module)
         if kind == "llvm" and winograd:
-            module = by_winograd(module)
+            module = _without_fail(by_winograd, module)
         masks = [tvm.transform.module_pass(lambda m, _: keep_masks_apart(m), opt_level=0)]
         passes = [
             transform.DecomposeOpsForInference(),
@@ -61,6 +66,21 @@ def prepare(module: Any, target: str, *, prepack: bool = True, winograd: bool = 
         if kind == "llvm" and prepack:
             passes.append(transform.AttachAttrLayoutFreeBuffers())
         return tvm.transform.Sequential(passes)(module)
+
+
+def _without_fail(rewriting: Callable[[Any], Any], module: Any) -> Any:
+    """A network that one of our rewritings cannot take goes on without it; that is said."""
+    try:
+        return rewriting(module)
+    except Exception as error:
+        name = getattr(rewriting, "func", rewriting).__name__.strip("_")
+        _say(f"the network goes on without {name}: {first_line(error)}")
+        return module
+
+
+@cache  # tuning and deploy both prepare a network: said once
+def _say(text: str) -> None:
+    logging.getLogger("tensorese").warning(text)
 
 
 def _channels_last(tvm: Any, module: Any) -> Any:

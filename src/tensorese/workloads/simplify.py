@@ -72,7 +72,9 @@ def rewritten(module: Any, rules: Callable[[Any, list[Any], Any], Rewriter]) -> 
                 rewriter.bind(binding.var, rewriter.rewrite(binding.value))
             output = builder.emit_output(rewriter.current(function.body.body))
         builder.emit_func_output(output)
-    done = builder.get()
+    # The importer brings functions along that `main` calls: an operator that Relax lacks.
+    others = {gv: f for gv, f in module.functions_items() if gv.name_hint != "main"}
+    done = import_tvm().IRModule({**dict(builder.get().functions_items()), **others})
     return relax.transform.DeadCodeElimination()(relax.transform.CanonicalizeBindings()(done))
 
 

@@ -1,0 +1,53 @@
+"""`--shape`, `--dim` and `--value`: what a user fixes about an ONNX file's inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+_HELP = {
+    "shape": "NAME=1x3x640x640: an input's shape (.onnx); repeatable.",
+    "dim": "NAME=128: a dimension the file names (.onnx); repeatable.",
+    "value": "NAME=16000: an input that becomes a constant (.onnx); repeatable.",
+}
+
+
+def shape_options(command: Command) -> Command:
+    for name, text in reversed(_HELP.items()):
+        command = click.option(f"--{name}", multiple=True, metavar="NAME=...", help=text)(command)
+    return command
+
+
+def fixed_by(
+    shapes: Sequence[str], dims: Sequence[str], values: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """The arguments of `load_network` that these options mean."""
+    from tensorese.workloads.load import parse_value
+    from tensorese.workloads.network import parse_extents
+
+    example = "--shape NAME=1x3x224x224"
+    return {
+        "shapes": {n: parse_extents(t, example) for n, t in map(_pair, shapes)},
+        "dims": {n: _extent(t) for n, t in map(_pair, dims)},
+        "values": {n: parse_value(t, "--value NAME=16000") for n, t in map(_pair, values)},
+    }
+
+
+def _pair(text: str) -> tuple[str, str]:
+    """At the last `=`: names of inputs may hold one. A lone shape belongs to the only input."""
+    name, _, rest = text.rpartition("=")
+    return name, rest
+
+
+def _extent(text: str) -> int:
+    from tensorese.workloads.network import parse_extents
+
+    (extent, *more) = parse_extents(text, "--dim batch=1")
+    if more:
+        from tensorese.workloads import ModelError
+
+        raise ModelError(f"a dimension is one number, but got {text!r}; for example --dim batch=1")
+    return extent
