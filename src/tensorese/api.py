@@ -18,7 +18,7 @@ from tensorese.search.contracts import Proposer, Ranker
 from tensorese.search.loop.config import TuneConfig
 from tensorese.search.loop.events import Announcer, Callback
 from tensorese.search.loop.first_batch import open_records
-from tensorese.search.loop.tune_tasks import Run, tune_tasks
+from tensorese.search.loop.tune_tasks import RunOutcome, tune_tasks
 from tensorese.search.proposers.by_name import DEFAULT, check_name
 from tensorese.search.rankers.by_name import ranker_named
 from tensorese.targets import Target
@@ -49,7 +49,7 @@ def tune(
     shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
     values: Mapping[str, float | Sequence[float]] | None = None,
-) -> Run:
+) -> RunOutcome:
     """Tunes a model on this machine and builds the verified library into the run folder.
 
     `model` is what `tensorese tune` takes, a `torch.export.ExportedProgram`, or an `nn.Module`

@@ -8,7 +8,7 @@ import pytest
 
 from tensorese.cli import run
 from tensorese.cli.shape_options import fixed_by
-from tensorese.workloads import ModelError
+from tensorese.workloads import NetworkError
 
 onnx = pytest.importorskip("onnx", reason="needs the extra `onnx`")
 pytestmark = pytest.mark.tvm
@@ -79,5 +79,5 @@ def test_names_may_hold_an_equals_sign() -> None:
         "dims": {},
         "values": {"r": (0.5, 2)},
     }
-    with pytest.raises(ModelError):
+    with pytest.raises(NetworkError):
         fixed_by([], ["batch"], [])

@@ -12,7 +12,7 @@ from tensorese import api, deploy
 from tensorese.cli import run as run_cli
 from tensorese.cli.compile import compile_command
 from tensorese.cli.tune import tune
-from tensorese.search.loop.tune_tasks import Run
+from tensorese.search.loop.tune_tasks import RunOutcome
 
 pytestmark = pytest.mark.null
 
@@ -21,9 +21,11 @@ pytestmark = pytest.mark.null
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     found: dict[str, Any] = {}
 
-    def remember(model: str, target: str, **options: Any) -> Run:
+    def remember(model: str, target: str, **options: Any) -> RunOutcome:
         found.update(options, model=model, target=target)
-        return Run(path=Path("run"), state="finished", reason="", trials=0, seconds=0.0, winners={})
+        return RunOutcome(
+            path=Path("run"), state="finished", reason="", trials=0, seconds=0.0, winners={}
+        )
 
     monkeypatch.setattr(api, "tune", remember)
     return found

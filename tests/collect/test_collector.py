@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from tensorese.collect.collector import CollectConfig, Collector, TaskProgress
-from tensorese.collect.planner_pool import Plan, Planners, Request
+from tensorese.collect.planner_pool import PlannedPrograms, Planners, Request
 from tensorese.collect.tasklist import ListedTask
 from tensorese.errors import MeasureError
 from tensorese.measure.base import Candidate, Measurer, Ticket
@@ -33,7 +33,7 @@ class CountingPlanners(Planners):
         self.tasks = tasks
         self.left = [iter(range(size)) for size in sizes]
         self.requests: list[Request] = []
-        self.answers: list[Plan] = []
+        self.answers: list[PlannedPrograms] = []
 
     def ask(self, request: Request) -> None:
         self.requests.append(request)
@@ -48,11 +48,11 @@ class CountingPlanners(Planners):
             rows = [row[0] for _, row in request.rows]
         workload = self.tasks[request.task].task.workload
         programs = [Program(workload=workload, sketch=SKETCH, decisions=(row,)) for row in rows]
-        plan = Plan(request=request, programs=tuple(programs), exhausted=exhausted)
+        plan = PlannedPrograms(request=request, programs=tuple(programs), exhausted=exhausted)
         broken = workload.operator == "broken"
-        self.answers.append(Plan(request=request, error="no space") if broken else plan)
+        self.answers.append(PlannedPrograms(request=request, error="no space") if broken else plan)
 
-    def poll(self) -> list[Plan]:
+    def poll(self) -> list[PlannedPrograms]:
         answers, self.answers = self.answers, []
         return answers
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tensorese.collect.fleet.handout import Handout, Node, NodeLost
-from tensorese.collect.fleet.wire import Nouns, Order, report
+from tensorese.collect.fleet.wire import KnownNouns, Order, report
 from tensorese.measure.base import Candidate, Ticket
 from tensorese.records.nouns import Measurement, Platform, Program, Sketch, Status, Workload
 
@@ -32,7 +32,7 @@ class FakeNode(Node):
 
     def __init__(self, name: str, window: int = 16, speed: int = 100) -> None:
         self.name, self.window, self.speed = name, window, speed
-        self.nouns = Nouns()
+        self.nouns = KnownNouns()
         self.messages: list[dict[str, Any]] = []
         self.todo: list[tuple[int, Candidate]] = []
         self.done: dict[int, Measurement] = {}

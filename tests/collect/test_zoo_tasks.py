@@ -13,7 +13,7 @@ from tensorese.collect.tasklist import ListedTask, TaskListError, read_tasks
 from tensorese.collect.zoo_tasks import (
     TEST_NETWORKS,
     TRAIN_PARTS,
-    Selection,
+    TaskSelection,
     choose_train,
     zoo_part,
 )
@@ -46,7 +46,7 @@ def test_a_workload_of_a_test_network_is_barred_whichever_network_it_came_from()
 def test_no_class_exceeds_its_share_and_light_classes_are_few() -> None:
     found = [task(n, "conv2d", f"net{n % 5}") for n in range(1, 60)]
     found += [task(n, "dense") for n in range(1, 11)] + [task(n, "pool") for n in range(1, 31)]
-    chosen = choose_train(found, [], Selection(shares=(("conv2d", 0.4),), most_light=5))
+    chosen = choose_train(found, [], TaskSelection(shares=(("conv2d", 0.4),), most_light=5))
     counts = Counter(t.operator for t in chosen)
     assert counts["pool"] == 5
     assert counts["dense"] == 10

@@ -9,7 +9,7 @@ import pytest
 from tensorese.deploy.apply import Applied
 from tensorese.deploy.arena import summary
 from tensorese.deploy.explain import explain, kernel_rows, sum_of_tasks
-from tensorese.deploy.folder import Run
+from tensorese.deploy.folder import TunedRun
 from tensorese.records.nouns import Sketch
 from tensorese.records.run_entries import BestProgram
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.null
 SKETCH = Sketch(dialect="metaschedule", body="[[],[]]", slots=())
 
 
-def run_with(**latencies: float) -> Run:
+def run_with(**latencies: float) -> TunedRun:
     best = {
         found: BestProgram(
             sketch=SKETCH, decisions=(), tail="", latency=secs, name=found, weight=1, flops=1.0
@@ -26,7 +26,7 @@ def run_with(**latencies: float) -> Run:
         for found, secs in latencies.items()
     }
     tasks = tuple({"workload": found, "name": found, "weight": 2} for found in latencies)
-    return Run(
+    return TunedRun(
         path=Path(),
         model="zoo:x",
         network="x",

@@ -11,7 +11,7 @@ import pytest
 from models_support import MAKERS, ensemble_model, physics_model, trees_model
 
 from cpu_records_support import cpu_measurements
-from tensorese.evaluation.compare import Comparison, Row, compare
+from tensorese.evaluation.compare import ComparedRow, Comparison, compare
 from tensorese.features.programs import DataError, ProgramSet, read_programs
 from tensorese.models.base import Card, kinds, save_model
 from tensorese.records.store import Store
@@ -38,7 +38,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_model(folder, ensemble_model(PLATFORMS), Card())
 
 
-def _rows(rows: list[Row], system: str) -> dict[str, Row]:
+def _rows(rows: list[ComparedRow], system: str) -> dict[str, ComparedRow]:
     return {row.platform: row for row in rows if row.system == system}
 
 

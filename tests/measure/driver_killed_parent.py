@@ -11,11 +11,11 @@ from pathlib import Path
 import farm_support as programs
 from tensorese.measure.config import FarmConfig
 from tensorese.measure.farm import Farm
-from tensorese.measure.session import Tally, measure_new
+from tensorese.measure.session import MeasuredTally, measure_new
 from tensorese.records.store import Store
 
 
-def acknowledge(tally: Tally) -> None:
+def acknowledge(tally: MeasuredTally) -> None:
     print("ack", tally.measured[-1].program.id, flush=True)
 
 

@@ -21,7 +21,7 @@ from tensorese.records.nouns import (
 from tensorese.search.contracts import Proposal, TaskState
 from tensorese.space.decisions import DecisionSpace
 from tensorese.space.limits import Product
-from tensorese.space.locations import Loop, LoopRule
+from tensorese.space.locations import ConsumerLoop, LoopRule
 from tensorese.space.slots import Choice, Location, Tile
 from tensorese.space.space import TaskSpace
 
@@ -57,7 +57,7 @@ def toy_space(
         Location(column=11, instruction=5),
     )
     order = [(0, True), (4, True), (1, True), (5, True), (8, False), (2, True), (6, True)]
-    loops = tuple(Loop(columns=(c,), constant=1, parallel=p) for c, p in order)
+    loops = tuple(ConsumerLoop(columns=(c,), constant=1, parallel=p) for c, p in order)
     return DecisionSpace(
         sketch=toy_sketch((4, 4, 2), located=True, name=name),
         slots=slots,

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from tensorese.records.nouns import Sketch
 from tensorese.space.decisions import DecisionSpace
-from tensorese.space.limits import Dimension, Product, SharedMemory, Staged
-from tensorese.space.locations import Loop, LoopRule
+from tensorese.space.limits import Dimension, Product, SharedMemory, StagedBuffer
+from tensorese.space.locations import ConsumerLoop, LoopRule
 from tensorese.space.slots import Choice, Location, Tile
 from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
@@ -37,8 +37,8 @@ def small_space(*, limited: bool = False) -> DecisionSpace:
         Location(column=8, instruction=9),
     )
     order = [(0, True), (3, True), (1, True), (5, False), (4, True), (6, False), (2, True)]
-    loops = tuple(Loop(columns=(c,), constant=1, parallel=p) for c, p in order)
-    staged = Staged(
+    loops = tuple(ConsumerLoop(columns=(c,), constant=1, parallel=p) for c, p in order)
+    staged = StagedBuffer(
         dimensions=(
             Dimension(terms=((2, (1, 2)), (1, (5, 6))), cap=17),
             Dimension(terms=((1, (4,)),), cap=6),

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tensorese.space.block_moves import (
-    Block,
     Iterator,
     Loops,
     MovedRule,
     Moves,
+    NestBlock,
     Read,
     Source,
     Untold,
@@ -36,12 +36,12 @@ BOTH = Read(buffer=0, axes=(frozenset({0}), frozenset({1})), wide=(False, False)
 ONE = Read(buffer=1, axes=(frozenset({0}),), wide=(False,))
 
 
-def _blocks() -> dict[str, Block]:
+def _blocks() -> dict[str, NestBlock]:
     """`square[i, k]` elementwise, `sum[i]` over k, `out[i, j]` reading both."""
-    square = Block(
+    square = NestBlock(
         loops=(0, 1), iterators=_iterators(0, 1), reads=(), buffer=0, places=(0, 1), inline=True
     )
-    summed = Block(
+    summed = NestBlock(
         loops=(2, 3),
         iterators=_iterators(2, 3, reduced=3),
         reads=(BOTH,),
@@ -49,7 +49,7 @@ def _blocks() -> dict[str, Block]:
         places=(0,),
         inline=False,
     )
-    out = Block(
+    out = NestBlock(
         loops=(4, 5),
         iterators=_iterators(4, 5),
         reads=(BOTH, ONE),
@@ -88,7 +88,7 @@ def test_a_move_opens_the_loops_its_reader_now_shares() -> None:
 @pytest.mark.null
 def test_an_inlined_block_hands_its_reads_on() -> None:
     loops = _loops()
-    loops.blocks["square"] = Block(
+    loops.blocks["square"] = NestBlock(
         loops=(0, 1),
         iterators=_iterators(0, 1),
         reads=(Read(buffer=9, axes=(frozenset({1}), frozenset({0})), wide=(False, False)),),

@@ -8,7 +8,7 @@ from tensorese.space.limits import (
     Dimension,
     Product,
     SharedMemory,
-    Staged,
+    StagedBuffer,
     Verdicts,
 )
 from tensorese.space.memo import Asked
@@ -31,7 +31,7 @@ def test_a_strided_window_reaches_over_its_tile() -> None:
 
 
 def test_shared_memory_counts_bytes_and_copies() -> None:
-    tile = Staged(
+    tile = StagedBuffer(
         dimensions=(Dimension(terms=((1, (1, 2)),), cap=1024),), element_bytes=2, copies=3
     )
     memory = SharedMemory(buffers=(tile, tile), limit=400)
@@ -42,7 +42,7 @@ def test_shared_memory_counts_bytes_and_copies() -> None:
 
 def test_an_asked_region_counts_but_bounds_nothing() -> None:
     asked = Asked(spans=((1, 2),), ask=lambda row: int(row[1] * row[2]))
-    buffer = Staged(dimensions=(AskedDimension(asked=asked),), element_bytes=4)
+    buffer = StagedBuffer(dimensions=(AskedDimension(asked=asked),), element_bytes=4)
     memory = SharedMemory(buffers=(buffer,), limit=100)
     assert memory.used(ROWS).tolist() == [128, 64, 1024]
     assert not memory.is_exact

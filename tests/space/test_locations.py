@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorese.arrays import Ints
-from tensorese.space.locations import LocationTable, Loop, LoopRule
+from tensorese.space.locations import ConsumerLoop, LocationTable, LoopRule
 from tensorese.space.memo import Asked
 
 pytestmark = pytest.mark.null
@@ -40,7 +40,7 @@ def _told(extents: list[int], parallel: list[bool], inline: bool) -> list[int]:
 def test_mask_follows_tvms_walk(loops: list[tuple[int, bool]], inline: bool) -> None:
     rule = LoopRule(
         loops=tuple(
-            Loop(columns=(k,), constant=1, parallel=parallel)
+            ConsumerLoop(columns=(k,), constant=1, parallel=parallel)
             for k, (_, parallel) in enumerate(loops)
         ),
         inline=inline,
@@ -53,8 +53,8 @@ def test_mask_follows_tvms_walk(loops: list[tuple[int, bool]], inline: bool) -> 
 def test_a_constant_loop_is_long_when_it_is() -> None:
     rule = LoopRule(
         loops=(
-            Loop(columns=(), constant=1, parallel=True),
-            Loop(columns=(), constant=7, parallel=True),
+            ConsumerLoop(columns=(), constant=1, parallel=True),
+            ConsumerLoop(columns=(), constant=7, parallel=True),
         ),
         inline=False,
     )

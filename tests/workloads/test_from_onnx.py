@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorese.workloads import ModelError, load_network, tasks_of
+from tensorese.workloads import NetworkError, load_network, tasks_of
 from workload_support import host, light_network, worst_error
 
 onnx = pytest.importorskip("onnx", reason="needs the extra `onnx`")
@@ -55,7 +55,7 @@ def test_norms_scales_and_sums_become_convolutions_with_bias(tmp_path: Path) -> 
 
 def test_open_shapes_are_given_after_the_name(tmp_path: Path) -> None:
     path = gemm(tmp_path / "open.onnx", batch="N")
-    with pytest.raises(ModelError, match=r"'x' is Nx4; for example: .*open\.onnx --shape x=1x4"):
+    with pytest.raises(NetworkError, match=r"'x' is Nx4; for example: .*open\.onnx --shape x=1x4"):
         load_network(path)
     for given in ("@5x4", "@x=5x4"):
         network = load_network(f"{path}{given}")
@@ -69,7 +69,7 @@ def test_open_shapes_are_given_after_the_name(tmp_path: Path) -> None:
 )
 def test_wrong_shapes_are_refused(given: str, says: str, tmp_path: Path) -> None:
     path = gemm(tmp_path / "open.onnx", batch="N")
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(NetworkError) as caught:
         load_network(f"{path}{given}")
     assert says in str(caught.value)
 
@@ -80,13 +80,13 @@ def test_an_at_sign_may_be_part_of_a_name(tmp_path: Path) -> None:
 
 def test_an_unsupported_operator_is_named(tmp_path: Path) -> None:
     path = gemm(tmp_path / "odd.onnx", operator="Frobnicate", domain="custom")
-    with pytest.raises(ModelError, match="Frobnicate is of domain 'custom'"):
+    with pytest.raises(NetworkError, match="Frobnicate is of domain 'custom'"):
         load_network(path)
 
 
 def test_onnx_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ModelError, match=r"pip install 'tensorese\[onnx\]'"):
+    with pytest.raises(NetworkError, match=r"pip install 'tensorese\[onnx\]'"):
         load_network(gemm(tmp_path / "m.onnx"))
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tensorese.workloads import ModelError, load_network
+from tensorese.workloads import NetworkError, load_network
 from workload_support import export, host, network_of, worst_error
 
 pytestmark = pytest.mark.tvm
@@ -97,7 +97,7 @@ def test_no_part_of_an_archive_is_unpickled(
     torch.save((Bomb(marker),), saved)
     payloads = {b"bomb": saved.getvalue(), b"raw": pickle.dumps(Bomb(marker))}
     members = {name: payloads.get(data, data) for name, data in members.items()}
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(NetworkError) as caught:
         load_network(rewritten(archive, members))
     assert says in str(caught.value)
     assert not marker.exists()
@@ -120,7 +120,7 @@ def test_pickles_are_refused_whatever_they_are_called(kind: str, tmp_path: Path)
     else:
         saved = model if kind == "module" else model.state_dict()
         torch.save(saved, path, _use_new_zipfile_serialization=kind != "legacy")
-    with pytest.raises(ModelError, match=r"holds a pickle .* torch\.export\.save"):
+    with pytest.raises(NetworkError, match=r"holds a pickle .* torch\.export\.save"):
         load_network(path)
 
 
@@ -140,7 +140,7 @@ def test_what_is_no_model_is_refused(tmp_path: Path, archive: Path) -> None:
         (f"{archive}@1x2", r".onnx files only"),
         (nn.Linear(2, 2), "got a Linear; call torch.export.export"),
     ]:
-        with pytest.raises(ModelError) as caught:
+        with pytest.raises(NetworkError) as caught:
             load_network(spec)
         assert says in str(caught.value) and "\n" not in str(caught.value)
 
@@ -148,7 +148,7 @@ def test_what_is_no_model_is_refused(tmp_path: Path, archive: Path) -> None:
 def test_dynamic_shapes_say_what_to_do() -> None:
     dim = torch.export.Dim("batch", min=2, max=8)
     program = export(nn.Linear(4, 3), torch.randn(2, 4), dynamic_shapes=({0: dim},))
-    with pytest.raises(ModelError, match=r"'input' is \w+x4; export the model without dynamic"):
+    with pytest.raises(NetworkError, match=r"'input' is \w+x4; export the model without dynamic"):
         load_network(program)
 
 
@@ -157,5 +157,5 @@ def test_an_unsupported_operator_is_named() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return torch.linalg.qr(x)[0]
 
-    with pytest.raises(ModelError, match=r"no operator linalg_qr\.default"):
+    with pytest.raises(NetworkError, match=r"no operator linalg_qr\.default"):
         network_of(Odd(), torch.randn(4, 4))

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tensorese.workloads import ModelError, load_network
+from tensorese.workloads import NetworkError, load_network
 from tensorese.workloads.network import Network, checked_inputs
 from tensorese.workloads.token_ranges import lookup_ranges
 from workload_support import export, network_of
@@ -63,9 +63,9 @@ def test_given_inputs_must_fit() -> None:
     network = lookup()
     ids = np.arange(16, dtype=np.int32)
     assert checked_inputs(network, {"ids": ids})["ids"] is ids
-    with pytest.raises(ModelError, match="but got 'idz' \\(did you mean 'ids'"):
+    with pytest.raises(NetworkError, match="but got 'idz' \\(did you mean 'ids'"):
         checked_inputs(network, {"idz": ids})
-    with pytest.raises(ModelError, match="'ids' must be 16 int32, but got 16 int64"):
+    with pytest.raises(NetworkError, match="'ids' must be 16 int32, but got 16 int64"):
         checked_inputs(network, {"ids": ids.astype(np.int64)})
-    with pytest.raises(ModelError, match="'ids' must be 16 int32, but got 4x4 int32"):
+    with pytest.raises(NetworkError, match="'ids' must be 16 int32, but got 4x4 int32"):
         checked_inputs(network, {"ids": ids.reshape(4, 4)})

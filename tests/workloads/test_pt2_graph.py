@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tensorese.workloads import ModelError, load_network
+from tensorese.workloads import NetworkError, load_network
 from tensorese.workloads.pt2_graph import check_json
 from workload_support import export
 
@@ -129,7 +129,7 @@ def test_a_graph_that_could_run_code_is_refused(
 ) -> None:
     marker = tmp_path / "ran"
     path = changed(archive, GRAPH, lambda graph: attack(graph, bomb(marker)))
-    with pytest.raises(ModelError, match="integers, plain names and operators"):
+    with pytest.raises(NetworkError, match="integers, plain names and operators"):
         load_network(path)
     assert not marker.exists()
 
@@ -141,7 +141,7 @@ def test_extents_of_weights_are_checked_too(archive: Path, tmp_path: Path) -> No
         meta = config["config"]["inner.weight"]["tensor_meta"]
         meta["sizes"][0] = {"as_expr": {"expr_str": bomb(marker)}}
 
-    with pytest.raises(ModelError, match="expr_str"):
+    with pytest.raises(NetworkError, match="expr_str"):
         load_network(changed(archive, WEIGHTS, change))
     assert not marker.exists()
 
@@ -166,7 +166,7 @@ def test_comparisons_of_extents_are_no_code(guards: str) -> None:
 
 @pytest.mark.parametrize("guards", ["x()", "L['x'].data", "2**9**9", "1" * 40 + "!", "[L]"])
 def test_anything_else_in_a_guard_is(guards: str) -> None:
-    with pytest.raises(ModelError, match="guards_code"):
+    with pytest.raises(NetworkError, match="guards_code"):
         check_json("net.pt2", json.dumps({"guards_code": [guards]}).encode())
 
 
@@ -174,7 +174,7 @@ def test_a_damaged_graph_is_said_to_be(archive: Path) -> None:
     def change(graph: Any) -> None:
         graph["graph_module"]["module_call_graph"][0]["signature"]["in_spec"] = "{"
 
-    with pytest.raises(ModelError, match="damaged: its graph is unreadable"):
+    with pytest.raises(NetworkError, match="damaged: its graph is unreadable"):
         load_network(changed(archive, GRAPH, change))
 
 

@@ -9,7 +9,7 @@ from torch import nn
 from tensorese.identity import structure_of, workload_of
 from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
-from tensorese.workloads import ModelError, Network, load_network, prepare, tasks_of
+from tensorese.workloads import Network, NetworkError, load_network, prepare, tasks_of
 from tensorese.workloads.tasks import _check_lowered
 from workload_support import host, network_of
 
@@ -85,7 +85,7 @@ def test_deploy_finds_the_records_of_these_tasks() -> None:
 
 
 def test_an_operator_left_over_is_named(resnet: Network) -> None:
-    with pytest.raises(ModelError, match=r"cannot lower .*relax.nn.conv2d.*, which m uses"):
+    with pytest.raises(NetworkError, match=r"cannot lower .*relax.nn.conv2d.*, which m uses"):
         _check_lowered(import_tvm(), "m", resnet.module["main"])
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from tensorese.workloads import ModelError, zoo
+from tensorese.workloads import NetworkError, zoo
 
 pytestmark = pytest.mark.null
 
@@ -109,7 +109,7 @@ def test_names_are_read_loosely_and_shapes_strictly() -> None:
     ],
 )
 def test_bad_names_and_shapes_are_refused(text: str, says: str) -> None:
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(NetworkError) as caught:
         zoo.parse(text)
     assert says in str(caught.value)
 

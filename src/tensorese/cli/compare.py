@@ -13,7 +13,7 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tensorese.evaluation.compare import Baselines, Row
+    from tensorese.evaluation.compare import Baselines, ComparedRow
 
 _PATH = click.Path(path_type=Path)
 _OWN = (Path("data/cpu"), Path("data/h200"))
@@ -91,13 +91,13 @@ def _check(platforms: tuple[str, ...], known: set[str]) -> None:
             )
 
 
-def _twice(row: Row) -> str:
+def _twice(row: ComparedRow) -> str:
     """Top-1 and top-5 among the programs that the oracle ranks."""
     means = (sum(ratios.values()) / len(ratios) for ratios in row.twice.values())
     return " / ".join(f"{mean:.3f}" for mean in means)
 
 
-def _table(rows: list[Row], console: Console) -> None:
+def _table(rows: list[ComparedRow], console: Console) -> None:
     from rich.table import Table
 
     table = Table(title="test rows: means per task; pooled over tasks as networks use them")
@@ -125,7 +125,7 @@ def _table(rows: list[Row], console: Console) -> None:
     console.print(table)
 
 
-def _networks(rows: list[Row], console: Console) -> None:
+def _networks(rows: list[ComparedRow], console: Console) -> None:
     """Of every system that knows the platform; those of another's head only fill the table."""
     from tensorese.cli.network_view import cost_lines, network_lines
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from tensorese.measure.session import Tally
+    from tensorese.measure.session import MeasuredTally
 
 T = TypeVar("T")
 
@@ -92,7 +92,7 @@ class Trials:
         if self._bar is not None:
             self._bar.stop()
 
-    def update(self, tally: Tally) -> None:
+    def update(self, tally: MeasuredTally) -> None:
         done = len(tally.measured) + tally.known
         failed = sum(n for status, n in tally.by_status.items() if status not in _FINE)
         text = f"{self.label} ({failed} failed)" if failed else self.label

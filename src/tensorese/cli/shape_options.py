@@ -47,7 +47,9 @@ def _extent(text: str) -> int:
 
     (extent, *more) = parse_extents(text, "--dim batch=1")
     if more:
-        from tensorese.workloads import ModelError
+        from tensorese.workloads import NetworkError
 
-        raise ModelError(f"a dimension is one number, but got {text!r}; for example --dim batch=1")
+        raise NetworkError(
+            f"a dimension is one number, but got {text!r}; for example --dim batch=1"
+        )
     return extent

@@ -107,9 +107,9 @@ def train(
         wanted = {"features": features, **wanted}
     from tensorese.records.store import Store
     from tensorese.training.distributed import launched
-    from tensorese.training.recipes.base import Selection, apply_settings, train_model
+    from tensorese.training.recipes.base import DataSelection, apply_settings, train_model
 
-    selection = Selection(
+    selection = DataSelection(
         platforms=platforms,
         split=split,
         fold=fold,

@@ -18,7 +18,7 @@ from tensorese.measure.peak import believed
 from tensorese.search.loop.events import BatchDone, Callback, Ended, NewBest, Started, TaskLine
 
 if TYPE_CHECKING:
-    from tensorese.search.loop.tune_tasks import Run
+    from tensorese.search.loop.tune_tasks import RunOutcome
 
 _LINE_SECONDS = 10.0
 
@@ -43,7 +43,7 @@ class View(Callback):
     def __exit__(self, *_: object) -> None:
         pass
 
-    def summary(self, run: Run) -> None:
+    def summary(self, run: RunOutcome) -> None:
         """The last words, on stdout."""
         if run.state == "interrupted":
             click.echo(f"interrupted after {run.trials} trials; the same command goes on")
@@ -97,7 +97,7 @@ class JsonView(View):
     def on_note(self, text: str) -> None:
         self._print("note", text=text)
 
-    def summary(self, run: Run) -> None:
+    def summary(self, run: RunOutcome) -> None:
         self._print(
             "run",
             path=str(run.path),

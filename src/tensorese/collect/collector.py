@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tensorese import interrupts
-from tensorese.collect.planner_pool import Plan, Planners, Request
+from tensorese.collect.planner_pool import PlannedPrograms, Planners, Request
 from tensorese.collect.tasklist import ListedTask
 from tensorese.errors import MeasureError
 from tensorese.measure.base import Candidate, Measurer, Ticket
@@ -229,7 +229,7 @@ class Collector:
             self._take(self.progress[plan.request.task], plan)
         return len(plans)
 
-    def _take(self, state: TaskProgress, plan: Plan) -> None:
+    def _take(self, state: TaskProgress, plan: PlannedPrograms) -> None:
         origin = plan.request.origin
         state.pending -= 1
         state.counts[origin] += len(plan.programs) - plan.request.n

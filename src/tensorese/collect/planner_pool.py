@@ -40,7 +40,7 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class PlannedPrograms:
     """New programs of a task; they are replayed and postprocessed by the build workers."""
 
     request: Request
@@ -58,7 +58,7 @@ class Planners(ABC):
     def ask(self, request: Request) -> None: ...
 
     @abstractmethod
-    def poll(self) -> list[Plan]:
+    def poll(self) -> list[PlannedPrograms]:
         """What has been answered by now, without waiting."""
 
     @abstractmethod
@@ -110,8 +110,8 @@ class PlannerPool(Planners):
             stdin.write(json.dumps(message) + "\n")
             stdin.flush()
 
-    def poll(self) -> list[Plan]:
-        plans: list[Plan] = []
+    def poll(self) -> list[PlannedPrograms]:
+        plans: list[PlannedPrograms] = []
         while True:
             try:
                 index, line = self._answers.get_nowait()
@@ -164,12 +164,12 @@ class PlannerPool(Planners):
         if not self._closing:
             self._answers.put((index, ""))
 
-    def _plan(self, answer: dict[str, Any]) -> Plan:
+    def _plan(self, answer: dict[str, Any]) -> PlannedPrograms:
         self._deaths = 0
         request = self._waiting.pop(answer["tag"])
         self._owner.pop(answer["tag"])
         if "error" in answer:
-            return Plan(request=request, error=answer["error"])
+            return PlannedPrograms(request=request, error=answer["error"])
         for row in answer["sketches"]:
             self._sketches[row["id"]] = row_sketch(row)
         workload = self.tasks[request.task].workload
@@ -177,13 +177,13 @@ class PlannerPool(Planners):
             Program(workload=workload, sketch=self._sketches[sketch], decisions=tuple(decisions))
             for sketch, decisions in answer["programs"]
         )
-        return Plan(
+        return PlannedPrograms(
             request=request,
             programs=programs,
             exhausted=answer["exhausted"],
         )
 
-    def _died(self, index: int) -> list[Plan]:
+    def _died(self, index: int) -> list[PlannedPrograms]:
         """TVM took the process along: the task it worked on is given up, the rest is asked anew."""
         said = f"exit code {self._processes[index].wait()}: {self._last_words(index)}"
         self._deaths += 1
@@ -202,4 +202,4 @@ class PlannerPool(Planners):
             if request not in lost:
                 self.ask(request)
         text = f"a planner process died over this task ({said})"
-        return [Plan(request=request, error=text) for request in lost]
+        return [PlannedPrograms(request=request, error=text) for request in lost]

@@ -48,7 +48,7 @@ class Session:
     """0: by the cores, see `planners_for`."""
 
 
-class Place(Protocol):
+class MeasuringPlace(Protocol):
     """Where programs are measured: here, or one of `collect.remote`."""
 
     def __call__(
@@ -61,7 +61,7 @@ def collect(
     tasks: Sequence[ListedTask],
     given: Sequence[GivenProgram] = (),
     on_result: OnResult = lambda tally: None,
-    place: Place | None = None,
+    place: MeasuringPlace | None = None,
 ) -> Tally:
     """Measures until time is up; the store has every result, also when this is interrupted."""
     with Store.open(session.out, create=True) as store:

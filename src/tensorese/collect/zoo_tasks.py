@@ -89,7 +89,7 @@ _ONLY = {"resnext50_32x4d": ("grouped_conv2d",)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selection:
+class TaskSelection:
     """How many tasks of what make up a training part."""
 
     most_flops: float = 7e8
@@ -151,10 +151,10 @@ def zoo_part(
 def choose_train(
     found: Iterable[ListedTask],
     test: Iterable[ListedTask],
-    selection: Selection | None = None,
+    selection: TaskSelection | None = None,
 ) -> list[ListedTask]:
     """The training part: none of the test workloads, small enough, no class over its share."""
-    selection = selection or Selection()
+    selection = selection or TaskSelection()
     barred = {task.workload.id for task in test}
     merged = [
         task
@@ -169,7 +169,7 @@ def choose_train(
     return chosen
 
 
-def _balanced(tasks: list[ListedTask], selection: Selection) -> list[ListedTask]:
+def _balanced(tasks: list[ListedTask], selection: TaskSelection) -> list[ListedTask]:
     by_class: dict[str, list[ListedTask]] = {}
     for task in sorted(tasks, key=lambda task: (-task.flops, task.workload.id)):
         by_class.setdefault(task.operator, []).append(task)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tensorese.deploy.apply import Applied, apply_programs, kernels_of, normalised
-from tensorese.deploy.folder import Run
+from tensorese.deploy.folder import TunedRun
 from tensorese.deploy.library import Argument, Signature
 from tensorese.workloads import prepare
 from tensorese.workloads.winograd_kernels import is_transform
@@ -21,7 +21,7 @@ _COARSE = ("bfloat16", "float16", "float32", "float64")
 class Built:
     """The prepared network, and the same with the run's programs applied."""
 
-    run: Run
+    run: TunedRun
     network: Any
     prepared: Any
     applied: Applied

@@ -20,7 +20,7 @@ from tensorese.deploy.database import write_database
 from tensorese.deploy.disturbance import others, read_clocks, slowed, unsteady
 from tensorese.deploy.errors import DeployError
 from tensorese.deploy.explain import explain, kernel_rows
-from tensorese.deploy.folder import Run, read_run
+from tensorese.deploy.folder import TunedRun, read_run
 from tensorese.deploy.systems import available, is_onnx
 from tensorese.deploy.verify import WrongKernel, inputs_of, verify
 from tensorese.records.run_folder import CERTIFICATE, DATABASE, write_object
@@ -99,7 +99,7 @@ def _verified(
             arena.swap("tuned", built.contender(library))
 
 
-def prepare_run(run: Run, on_step: Step, *, prepack: bool = True) -> Built:
+def prepare_run(run: TunedRun, on_step: Step, *, prepack: bool = True) -> Built:
     """The network again, by the road its tasks came; its programs applied."""
     on_step(f"preparing {run.network}")
     network = load_network(run.model)

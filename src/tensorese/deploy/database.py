@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tensorese.deploy.folder import Run
+from tensorese.deploy.folder import TunedRun
 from tensorese.records.exporters.metaschedule import write_metaschedule
 from tensorese.records.nouns import Measurement, Platform, Status, Workload
 
 
-def write_database(run: Run, workloads: Mapping[str, Workload], folder: Path) -> dict[str, Any]:
+def write_database(
+    run: TunedRun, workloads: Mapping[str, Workload], folder: Path
+) -> dict[str, Any]:
     """One record a tuned task, by workload id; returns how many went in and why others did not."""
     platform = Platform(name=run.platform, target=run.target)
     records = [

@@ -6,21 +6,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tensorese.deploy.apply import Applied
-from tensorese.deploy.folder import Run
+from tensorese.deploy.folder import TunedRun
 
 GAP = 0.10
 """A difference from the sum of tasks that has to be explained."""
 _SHOWN = 8
 
 
-def sum_of_tasks(run: Run) -> float:
+def sum_of_tasks(run: TunedRun) -> float:
     """Weight times best latency, over the tasks that have one."""
     weights = {str(task["workload"]): int(task["weight"]) for task in run.tasks}
     return sum(best.latency * weights.get(found, best.weight) for found, best in run.best.items())
 
 
 def kernel_rows(
-    profile: Sequence[Mapping[str, Any]], applied: Applied, run: Run
+    profile: Sequence[Mapping[str, Any]], applied: Applied, run: TunedRun
 ) -> list[dict[str, Any]]:
     """A run's kernels with the time their task promised; `None` for what was never tuned."""
     rows = []
@@ -35,7 +35,7 @@ def kernel_rows(
     return rows
 
 
-def explain(latency: float, rows: Sequence[Mapping[str, Any]], run: Run) -> dict[str, Any]:
+def explain(latency: float, rows: Sequence[Mapping[str, Any]], run: TunedRun) -> dict[str, Any]:
     """The gap to the sum of tasks and, where it is over a tenth, its largest parts in words."""
     promised = sum_of_tasks(run)
     gap = latency / promised - 1 if promised else None

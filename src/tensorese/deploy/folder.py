@@ -19,7 +19,7 @@ from tensorese.records.run_folder import INPUTS, LIBRARY, RunFolder
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class TunedRun:
     """What building the network of a tuning run needs to know, checked."""
 
     path: Path
@@ -46,12 +46,12 @@ class Run:
         return self.path / LIBRARY
 
 
-def read_run(path: str | os.PathLike[str]) -> Run:
+def read_run(path: str | os.PathLike[str]) -> TunedRun:
     folder = RunFolder.read(Path(path))
     head = folder.head
     try:
         config = dict(head.get("config") or {})
-        return Run(
+        return TunedRun(
             path=folder.path,
             model=folder.model,
             network=str(head["network"]),

@@ -34,7 +34,7 @@ def half_tolerance(limit: float, source_error: float) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class NetworkVerdict:
     """How far `error` is from `tolerance`, with the worst output named in `note`."""
 
     passed: bool
@@ -46,19 +46,21 @@ class Verdict:
         return {"passed": self.passed, "max_error": self.error, "tolerance": self.tolerance}
 
 
-def compare(got: Sequence[Array], want: Sequence[Array], allowed: Sequence[float]) -> Verdict:
+def compare(
+    got: Sequence[Array], want: Sequence[Array], allowed: Sequence[float]
+) -> NetworkVerdict:
     """Output by output; the worst decides."""
     if len(got) != len(want):
         note = f"{len(got)} outputs, but {len(want)} were expected"
-        return Verdict(passed=False, error=math.inf, tolerance=0.0, note=note)
-    worst = Verdict(passed=True, error=0.0, tolerance=max(allowed, default=0.0))
+        return NetworkVerdict(passed=False, error=math.inf, tolerance=0.0, note=note)
+    worst = NetworkVerdict(passed=True, error=0.0, tolerance=max(allowed, default=0.0))
     for index, (a, b, limit) in enumerate(zip(got, want, allowed, strict=True)):
         error = difference(a, b)
         if not error <= limit:
             note = f"output {index} differs by {error:.3g} of its largest value"
-            return Verdict(passed=False, error=error, tolerance=limit, note=note)
+            return NetworkVerdict(passed=False, error=error, tolerance=limit, note=note)
         if error > worst.error:
-            worst = Verdict(passed=True, error=error, tolerance=limit)
+            worst = NetworkVerdict(passed=True, error=error, tolerance=limit)
     return worst
 
 

@@ -13,7 +13,7 @@ from tensorese.deploy.build import build_library
 from tensorese.deploy.built import Built
 from tensorese.deploy.errors import DeployError
 from tensorese.deploy.systems import is_onnx
-from tensorese.deploy.verdict import Verdict, compare, difference, half_tolerance, tolerance
+from tensorese.deploy.verdict import NetworkVerdict, compare, difference, half_tolerance, tolerance
 
 SEEDS = (0, 1)
 """Of the inputs: with two, an output that never moves is seen."""
@@ -98,7 +98,9 @@ def limit_of(built: Built, dtype: str) -> float:
     return tolerance(built.precision if is_float else dtype, **built.depth)
 
 
-def _worst(built: Built, arena: Arena, name: str, verdicts: Sequence[Verdict]) -> Verdict:
+def _worst(
+    built: Built, arena: Arena, name: str, verdicts: Sequence[NetworkVerdict]
+) -> NetworkVerdict:
     for at, verdict in enumerate(verdicts):
         if not verdict.passed:
             rule = f"outputs must agree with {name} to {verdict.tolerance:.2g}, but {verdict.note}"

@@ -18,7 +18,7 @@ from tensorese.deploy.systems import System, keep_to
 from tensorese.tvm_env import import_tvm
 
 
-class Worker:
+class BenchWorker:
     def __init__(self) -> None:
         self.system: System | None = None
 
@@ -74,7 +74,7 @@ def _times(system: System, secs: float, least: int) -> list[float]:
 
 
 def serve(requests: TextIO, replies: TextIO) -> None:
-    worker = Worker()
+    worker = BenchWorker()
     for line in requests:
         replies.write(json.dumps(worker.answer(json.loads(line))) + "\n")
         replies.flush()

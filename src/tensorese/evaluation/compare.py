@@ -29,7 +29,7 @@ RANDOM, ORACLE = "random order", "oracle"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class ComparedRow:
     platform: str
     system: str
     note: str = ""
@@ -95,13 +95,13 @@ class Comparison:
     def judge(self, platform: str, scores: Scores) -> list[TaskResult]:
         return judge_scores(self.programs, platform, scores, range(len(self.programs.tasks)))
 
-    def row(self, platform: str, system: str, scores: Scores, note: str = "") -> Row | None:
+    def row(self, platform: str, system: str, scores: Scores, note: str = "") -> ComparedRow | None:
         results = self.judge(platform, scores)
         if not results:
             return None
         figures, twice = summary(results), self.twice(platform)
         merit = dict(zip(self.programs.ids, (-scores).tolist(), strict=True))
-        return Row(
+        return ComparedRow(
             platform=platform,
             system=system,
             note=note,
@@ -112,7 +112,7 @@ class Comparison:
             pooled=pool(results, self.use).to_dict(self.programs.workloads, self.use),
         )
 
-    def random(self, platform: str) -> Row | None:
+    def random(self, platform: str) -> ComparedRow | None:
         """Exact, not drawn."""
         results = self.judge(platform, np.zeros(len(self.programs)))
         if not results:
@@ -120,7 +120,7 @@ class Comparison:
         figures = summary(results)
         kept = {"top1": figures["random_top1"], "top5": figures["random_top5"], "pairwise": 0.5}
         expected = pool(results, self.use).random
-        return Row(
+        return ComparedRow(
             platform=platform,
             system=RANDOM,
             figures={**{k: float(v) for k, v in kept.items()}, "tasks": float(len(results))},
@@ -143,7 +143,7 @@ class Comparison:
         groups = measured_twice(label, second, tasks_of_programs(self.store, platform))
         return Twice(groups=groups, label=label, second=second) if groups else None
 
-    def oracle(self, platform: str) -> Row | None:
+    def oracle(self, platform: str) -> ComparedRow | None:
         """A ranking by a second measurement: what it misses is noise."""
         twice = self.twice(platform)
         if twice is None:
@@ -151,7 +151,7 @@ class Comparison:
         each = np.mean([len(keys) for keys in twice.groups.values()])
         by_k = twice.ratios(twice.second)
         figures = {f"top{k}": float(np.mean(list(ratios.values()))) for k, ratios in by_k.items()}
-        return Row(
+        return ComparedRow(
             platform=platform,
             system=ORACLE,
             note=f"measured again; of the tasks that were, {each:.0f} programs each",
@@ -163,7 +163,7 @@ class Comparison:
             },
         )
 
-    def model(self, platform: str, model: Model, name: str) -> Row | None:
+    def model(self, platform: str, model: Model, name: str) -> ComparedRow | None:
         """By the model's own head for the platform, else its nearest; None for another kind."""
         wanted = target_of(platform, self.targets.get(platform, "{}"))
         near = {
@@ -176,7 +176,7 @@ class Comparison:
         note = "" if head == platform else f"head {head}"
         return self.row(platform, name, self.inputs.scores(model, head), note)
 
-    def baselines(self, platform: str, baselines: Baselines) -> list[Row]:
+    def baselines(self, platform: str, baselines: Baselines) -> list[ComparedRow]:
         """Trained on the store's training rows."""
         train = read_programs([self.store], platforms=(platform,), split="train")
         rows = [
@@ -209,10 +209,10 @@ def compare(
     networks: Path | None = None,
     baselines: Baselines | None = None,
     say: Callable[[str], None] = lambda text: None,
-) -> list[Row]:
+) -> list[ComparedRow]:
     """Stores that hold none of the platforms are passed over."""
     loaded = [(path.name, load_model(path)) for path in models]
-    rows: list[Row | None] = []
+    rows: list[ComparedRow | None] = []
     for store in stores:
         mine = [name for name in platforms if name in store.platforms()]
         if platforms and not mine:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from tensorese.arrays import Floats64
 from tensorese.features import cpu_code
 from tensorese.features.cpu_code import LANES, OPERANDS, REGISTERS, pieces
-from tensorese.features.cpu_traffic import Loop, bytes_of, clashes, pages, traffic
+from tensorese.features.cpu_traffic import TrafficLoop, bytes_of, clashes, pages, traffic
 from tensorese.features.recompute import repeated
 from tensorese.features.scale import SHARE, log2
 from tensorese.language.accesses import Block, Operand, box, coefficient, iterators, touched
@@ -271,7 +271,9 @@ class _Nest:
             depth = self.depth.get(axis, 0)
             inner = [self.part[axis, k] for k in range(part + 1, depth)]
             apart = np.asarray(np.prod(inner, axis=0)) if inner else one
-            loops.append(cpu_code.Loop(axis, self.part.get((axis, part), one), apart, depth == 2))
+            loops.append(
+                cpu_code.CodeLoop(axis, self.part.get((axis, part), one), apart, depth == 2)
+            )
         vector = np.ones((self.n, self.axes))
         vector[:, self.minor] = lanes
         limit = np.zeros(self.n)
@@ -304,7 +306,7 @@ class _Nest:
 
     def _traffic(self, operands: Sequence[Operand], total: Floats64, put: Put) -> None:
         one = np.ones(self.n)
-        loops = [Loop(key[0], self.part.get(key, one)) for key in reversed(self.plan.order)]
+        loops = [TrafficLoop(key[0], self.part.get(key, one)) for key in reversed(self.plan.order)]
         moved = traffic(operands, loops, self.axes, list(CACHES.values()))
         for cache, by_operand in zip(CACHES, moved, strict=True):
             put(f"{cache}_moved", log2(by_operand.sum(0) / total) + 4)

@@ -41,7 +41,7 @@ NAMES: tuple[str, ...] = (
 )
 
 
-class Loop(NamedTuple):
+class CodeLoop(NamedTuple):
     axis: int
     length: Floats64
     """`[n]`"""
@@ -74,7 +74,7 @@ def pieces(lanes: Floats64) -> Floats64:
     return np.asarray(lanes // LANES + sum((rest >> bit) & 1 for bit in range(4)))
 
 
-def find_core(loops: Sequence[Loop], vector: Floats64, limit: Floats64) -> Core:
+def find_core(loops: Sequence[CodeLoop], vector: Floats64, limit: Floats64) -> Core:
     """`loops` run from inside out, without the vector, whose iterations are `[n, axes]`."""
     n = len(vector)
     inside, most = vector.copy(), np.maximum(limit, STEPS)

@@ -19,7 +19,7 @@ from tensorese.language.accesses import Operand, iterators, touched
 LINE, PAGE = 64, 4096
 
 
-class Loop(NamedTuple):
+class TrafficLoop(NamedTuple):
     axis: int
     length: Floats64
     """`[n]`"""
@@ -36,7 +36,7 @@ def bytes_of(operand: Operand, cells: Floats64) -> Floats64:
 
 
 def traffic(
-    operands: Sequence[Operand], loops: Sequence[Loop], axes: int, sizes: Sequence[float]
+    operands: Sequence[Operand], loops: Sequence[TrafficLoop], axes: int, sizes: Sequence[float]
 ) -> Floats64:
     """`[sizes, operands, n]`: bytes that each operand brings into a cache of each size.
 

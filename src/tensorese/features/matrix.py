@@ -18,7 +18,7 @@ from tensorese.arrays import Floats32, Ints
 from tensorese.features.physics import Machine, Meaning, feature_names, meaning_of
 from tensorese.features.tiling import read_tiling
 from tensorese.language.accesses import Block
-from tensorese.language.extents import Form
+from tensorese.language.extents import LogExtent
 from tensorese.language.skeleton import Hole, Row, Skeleton, Slots, Table, skeleton
 from tensorese.language.vocabulary import WORKLOAD_TYPE, Vocabulary
 
@@ -123,7 +123,7 @@ class Template:
     cells: Ints  # [n_cells, 3]: row, number column, value index
     physics: Meaning | None  # the first values, of which no cell is made
     sources: tuple[tuple[int, Table], ...]  # value index, counted on -> (decision, table)
-    forms: tuple[Form, ...]  # value index, counted on -> implied extent
+    forms: tuple[LogExtent, ...]  # value index, counted on -> implied extent
     form_tables: dict[int, tuple[Any, ...]]
     n_rows: int
     n_decisions: int
@@ -236,14 +236,14 @@ class _Builder:
         self.names = np.zeros((spec.length, spec.names), dtype=np.uint8)
         self.numbers = np.zeros((spec.length, spec.numbers), dtype=np.float32)
         self.cells: list[tuple[int, int, int]] = []
-        self.forms: list[tuple[int, Form]] = []
+        self.forms: list[tuple[int, LogExtent]] = []
         self.sources: dict[tuple[int, Table], int] = {}
         self.at = 0
 
     def add_context(self, context: Context) -> None:
         self.add_row(WORKLOAD_TYPE, (*context.dtypes, *context.sizes), None)
 
-    def add_row(self, type_: str, args: Sequence[Any], implied: Form | None) -> None:
+    def add_row(self, type_: str, args: Sequence[Any], implied: LogExtent | None) -> None:
         if self.at >= self.spec.length:
             return
         row, self.at = self.at, self.at + 1

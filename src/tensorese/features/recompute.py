@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tensorese.language.accesses import Block, Operand, box
 
 INLINE, ROOT = -2, -1
-Loop = tuple[int, float]
+LoopRun = tuple[int, float]
 """Number, and how often it runs."""
 
 
@@ -27,7 +27,7 @@ class _Placed:
     """A block with the loops around it now."""
 
     block: Block
-    loops: list[Loop]
+    loops: list[LoopRun]
     shared: int = 0
     """How many of its loops are its consumers'."""
     users: list[_Placed] = field(default_factory=list)
@@ -134,7 +134,7 @@ def _move(one: _Placed, everyone: Sequence[_Placed], where: int) -> None:
     one.loops, one.shared = [*outer, *own], depth + 1
 
 
-def _common(lists: Sequence[list[Loop]]) -> int:
+def _common(lists: Sequence[list[LoopRun]]) -> int:
     count = 0
     for several in zip(*lists, strict=False):
         if len({loop[0] for loop in several}) > 1:

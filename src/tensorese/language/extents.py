@@ -17,19 +17,19 @@ from typing import Any, NamedTuple, TypeAlias
 from tensorese.language.trace import Instruction, read_trace
 
 
-class Form(NamedTuple):
+class LogExtent(NamedTuple):
     """log2 of an extent: a constant plus `terms`, coefficients by decision index."""
 
     constant: float
     terms: dict[int, float]
 
 
-Maybe: TypeAlias = Form | None
+Maybe: TypeAlias = LogExtent | None
 Slots: TypeAlias = Sequence[tuple[int, int]]
 
 
 def _constant(value: float) -> Maybe:
-    return Form(math.log2(value), {}) if value > 0 else None
+    return LogExtent(math.log2(value), {}) if value > 0 else None
 
 
 def _sum(forms: Sequence[Maybe], signs: Sequence[float] | None = None) -> Maybe:
@@ -42,7 +42,7 @@ def _sum(forms: Sequence[Maybe], signs: Sequence[float] | None = None) -> Maybe:
         constant += sign * form.constant
         for index, coefficient in form.terms.items():
             terms[index] = terms.get(index, 0.0) + sign * coefficient
-    return Form(constant, {k: v for k, v in terms.items() if v})
+    return LogExtent(constant, {k: v for k, v in terms.items() if v})
 
 
 def _rest(extent: Maybe, parts: Sequence[Maybe]) -> Maybe:
@@ -77,7 +77,7 @@ class _Holes:
         at = 0
         for instruction, length in slots:
             count = 1 if length < 0 else length
-            forms: list[Maybe] = [Form(0.0, {at + k: 1.0}) for k in range(count)]
+            forms: list[Maybe] = [LogExtent(0.0, {at + k: 1.0}) for k in range(count)]
             self._of.setdefault(instruction, []).append(forms)
             at += count
 
@@ -183,7 +183,7 @@ class _Trace:
 
     def read(self, one: Instruction) -> Maybe:
         """What the next instruction implies."""
-        decided: list[Maybe] = [Form(0.0, {column: 1.0}) for column in one.columns or ()]
+        decided: list[Maybe] = [LogExtent(0.0, {column: 1.0}) for column in one.columns or ()]
         if one.kind == "SamplePerfectTile":
             self.values.update(zip(one.outputs, decided, strict=False))
             whole = _sum(decided) if decided else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorese.lowering.rewriter import Rewriter
+from tensorese.lowering.rewriter import LoopRewriter
 
 _SLOT = "float32x16"
 _COMPUTE = "compute_scope"  # the part of an entry function that LLVM gets as a function of its own
@@ -40,7 +40,7 @@ class Frames:
         return self.scopes.within(body) if made.same_as(body) else made
 
 
-class _Slots(Rewriter):
+class _Slots(LoopRewriter):
     def with_slot(self, body: Any) -> Any:
         tirx, stmt = self.tirx, self.stmt
         slot = tirx.decl_buffer((1,), _SLOT, name="aligned", scope="local")

@@ -28,7 +28,7 @@ def add_to_pipeline(tvm: Any, passes: Callable[[], list[Any]]) -> None:
     pipelines[_PIPELINE] = ours
 
 
-class Rewriter:
+class LoopRewriter:
     """Subclasses say what becomes of a loop or an attribute; None: look inside."""
 
     def __init__(self, tvm: Any) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from tensorese.lowering.rewriter import Rewriter
+from tensorese.lowering.rewriter import LoopRewriter
 
 _TAKE = "tensorese_take"
 # Looking first keeps a line that is used up shared among those who come to look.
@@ -54,7 +54,7 @@ def _threads(function: Any) -> int:
     return int(target.attrs.get("num-cores", 0))
 
 
-class Shares(Rewriter):
+class Shares(LoopRewriter):
     """The loop over threads that takes a parallel loop's place."""
 
     def __init__(self, tvm: Any, threads: int) -> None:

@@ -12,7 +12,7 @@ from tensorese.identity import workload_of
 from tensorese.measure.candidates import from_module, from_schedule
 from tensorese.measure.config import FarmConfig
 from tensorese.measure.farm import Farm
-from tensorese.measure.session import Tally, measure_new
+from tensorese.measure.session import MeasuredTally, measure_new
 from tensorese.measure.timing import TimingConfig
 from tensorese.records.nouns import Measurement, Status
 from tensorese.records.store import Store
@@ -46,7 +46,7 @@ def conv2d_module() -> Any:
 
 
 def conv2d_demo(
-    out: Path, *, trials: int, seed: int, on_result: Callable[[Tally], None]
+    out: Path, *, trials: int, seed: int, on_result: Callable[[MeasuredTally], None]
 ) -> dict[str, Any]:
     """Measures what `out` lacks, then answers from the store alone."""
     started = time.monotonic()
@@ -69,7 +69,7 @@ def conv2d_demo(
     return _summary(rows, tally, time.monotonic() - started)
 
 
-def _summary(rows: list[Measurement], tally: Tally, seconds: float) -> dict[str, Any]:
+def _summary(rows: list[Measurement], tally: MeasuredTally, seconds: float) -> dict[str, Any]:
     valid = [m for m in rows if m.status is Status.OK]
     naive = [m for m in valid if m.origin == "naive"]
     best = min((m for m in valid if m.origin != "naive"), key=lambda m: m.latency, default=None)

@@ -15,7 +15,7 @@ BATCH = 256  # candidates in flight: bounds memory, large enough to keep every w
 
 
 @dataclass
-class Tally:
+class MeasuredTally:
     """What a session did, for its progress line and its result."""
 
     known: int = 0
@@ -32,14 +32,14 @@ def measure_new(
     store: Store,
     platform: str,
     candidates: Iterable[Candidate],
-    on_result: Callable[[Tally], None] = lambda tally: None,
-) -> Tally:
+    on_result: Callable[[MeasuredTally], None] = lambda tally: None,
+) -> MeasuredTally:
     """Measures what `store` lacks for `platform`; raises if not one candidate ran.
 
     The measurer itself journals into the store, so an interrupted session has lost nothing and
     the same call again continues it.
     """
-    tally = Tally()
+    tally = MeasuredTally()
     tried: set[str] = set()
     for batch in _batches(_unknown(candidates, store, platform, tried, tally)):
         for _, measurement in measurer.submit(batch):
@@ -50,7 +50,11 @@ def measure_new(
 
 
 def _unknown(
-    candidates: Iterable[Candidate], store: Store, platform: str, tried: set[str], tally: Tally
+    candidates: Iterable[Candidate],
+    store: Store,
+    platform: str,
+    tried: set[str],
+    tally: MeasuredTally,
 ) -> Iterator[Candidate]:
     for candidate in candidates:
         program = candidate.program.id

@@ -29,7 +29,7 @@ _WIDE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class ModelChoice:
     """A model folder, which of its heads to ask, and why."""
 
     folder: Path
@@ -78,14 +78,14 @@ def kept_models(folders: Sequence[Path] | None = None) -> Iterator[Kept]:
                 )
 
 
-def choose(platform: Platform, folders: Sequence[Path] | None = None) -> Choice | None:
+def choose(platform: Platform, folders: Sequence[Path] | None = None) -> ModelChoice | None:
     """The platform's own model, else the nearest head of the same kind of target, else None."""
     kept = list(kept_models(folders))
     own = [k for k in kept if k.head == platform.name]
     if own:
         # Its own folder first: a model of several platforms is for those that have none.
         best = min(own, key=lambda k: (k.folder.name != platform.name, k.heads))
-        return Choice(folder=best.folder, head=best.head, why=f"trained on {platform.name}")
+        return ModelChoice(folder=best.folder, head=best.head, why=f"trained on {platform.name}")
     wanted = target_of(platform.name, platform.target)
     near = [(gap, k) for k in kept if (gap := distance(wanted, k.target)) < math.inf]
     if not near:
@@ -93,7 +93,7 @@ def choose(platform: Platform, folders: Sequence[Path] | None = None) -> Choice 
     gap, best = min(near, key=lambda pair: (pair[0], -pair[1].heads, pair[1].folder.name))
     shared = f", one of {best.heads} platforms of its model" if best.heads > 1 else ""
     why = f"no model knows {platform.name}; {best.head} is the nearest{shared}"
-    return Choice(folder=best.folder, head=best.head, why=why)
+    return ModelChoice(folder=best.folder, head=best.head, why=why)
 
 
 def distance(wanted: dict[str, Any], known: dict[str, Any]) -> float:

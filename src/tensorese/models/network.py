@@ -134,7 +134,7 @@ def _fill(constant_SRW: Tensor, source_SRW: Tensor, batch: ProgramBatch) -> Tens
     return constant_SRW[batch.sketch_N] + filled
 
 
-class Network(nn.Module):
+class TorchNetwork(nn.Module):
     """`forward` gives `[N, H, 2 * M]`: rank score and logit of failing of each member by head."""
 
     config: Any
@@ -151,7 +151,7 @@ def as_batch(encoded: Encoded) -> ProgramBatch:
     )
 
 
-def outputs_of(network: Network, batch: ProgramBatch, head: int, chunk: int) -> Tensor:
+def outputs_of(network: TorchNetwork, batch: ProgramBatch, head: int, chunk: int) -> Tensor:
     """`[N, M, 2]` in float32 on the CPU, of one head."""
     network.eval()
     place = next(network.parameters()).device

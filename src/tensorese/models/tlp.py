@@ -31,9 +31,9 @@ from tensorese.features.programs import ProgramSet, encode_programs
 from tensorese.language.vocabulary import NAME_SLOTS, TYPE_SLOTS, Vocabulary
 from tensorese.models.base import Model, ModelError, Tensors, register
 from tensorese.models.network import (
-    Network,
     ProgramBatch,
     SketchTensors,
+    TorchNetwork,
     all_numbers,
     as_batch,
     live_numbers,
@@ -368,7 +368,7 @@ def make_head(config: TLPConfig) -> nn.Module:
     )
 
 
-class Member(nn.Module):
+class TLPMember(nn.Module):
     """One trunk and its heads: `[N, H, 2]`."""
 
     def __init__(self, config: TLPConfig, platforms: tuple[str, ...]) -> None:
@@ -383,12 +383,12 @@ class Member(nn.Module):
         return out.sum(1) if self.per_position else out
 
 
-class TLPNetwork(Network):
+class TLPNetwork(TorchNetwork):
     def __init__(self, config: TLPConfig, platforms: tuple[str, ...]) -> None:
         super().__init__()
         self.config: TLPConfig = config
         self.platforms = platforms
-        self.members = nn.ModuleList(Member(config, platforms) for _ in range(config.members))
+        self.members = nn.ModuleList(TLPMember(config, platforms) for _ in range(config.members))
 
     def forward(self, batch: ProgramBatch) -> Tensor:
         return torch.cat([member(batch) for member in self.members], dim=-1)  # [N, H, 2 * M]
@@ -475,7 +475,7 @@ class MTLTLP(TLP):
         place = None if like is None else self.head_index(like)
         device = next(self.network.parameters()).device
         for member in self.network.members:
-            assert isinstance(member, Member)
+            assert isinstance(member, TLPMember)
             old = None if place is None else member.heads[place]
             head = make_head(self.network.config) if old is None else copy.deepcopy(old)
             member.heads.append(head.to(device))

@@ -15,7 +15,7 @@ from tensorese.collect.session import GivenProgram, Session, collect
 from tensorese.collect.tasklist import ListedTask
 from tensorese.features.base import extract
 from tensorese.models.base import Model, load_model, read_config
-from tensorese.models.catalog import Choice
+from tensorese.models.catalog import ModelChoice
 from tensorese.onboard.adapt import Adapted, OnboardError
 from tensorese.onboard.probes import choose_probes, spread_tasks
 from tensorese.records.nouns import Platform, program_id
@@ -45,11 +45,11 @@ class Onboarding:
     minutes: float
     out: Path
     """Of the model and, below it, the store."""
-    choice: Choice
+    choice: ModelChoice
     seed: int = 0
 
 
-def start_at(folder: Path) -> Choice:
+def start_at(folder: Path) -> ModelChoice:
     """The model that was asked for, by its first head; refused before anything is measured."""
     config = read_config(folder)
     if config["kind"] not in LEARNERS:
@@ -57,7 +57,7 @@ def start_at(folder: Path) -> Choice:
             f"a platform is learnt by networks, but {folder} is of kind {config['kind']}; "
             f"start from one of {', '.join(LEARNERS)}"
         )
-    return Choice(folder=folder, head=config["platforms"][0], why="as asked")
+    return ModelChoice(folder=folder, head=config["platforms"][0], why="as asked")
 
 
 def pick_tasks(tasks: Sequence[ListedTask], n: int = MOST_TASKS) -> list[ListedTask]:

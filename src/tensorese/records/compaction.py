@@ -17,7 +17,7 @@ from tensorese.records.contents import Contents, drop_repeats, new_rows
 from tensorese.records.journal import PATTERN, FileLock, JournalReader, write_error
 from tensorese.records.nouns import Sketch, Workload
 from tensorese.records.parts import LEVEL, SMALLEST, Part, sync_folder, to_table, write_part
-from tensorese.records.rows import Row, sketch_row, workload_row
+from tensorese.records.rows import RecordRow, sketch_row, workload_row
 
 # Nouns are few and read at every opening: they are kept together more eagerly.
 MAX_PARTS = {"workloads": 2, "sketches": 2, "programs": 8, "measurements": 8}
@@ -94,7 +94,7 @@ def _lock_dead_journals(folder: Path) -> list[FileLock]:
 def _move_journals(folder: Path, paths: Sequence[Path]) -> int:
     read = Contents(folder)
     readers = {path: JournalReader(path) for path in paths}
-    rows: list[Row] = []
+    rows: list[RecordRow] = []
     for reader in readers.values():
         for entry in reader.refresh():
             read.take(entry, rows)

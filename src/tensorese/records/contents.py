@@ -18,22 +18,22 @@ from tensorese.errors import StoreError
 from tensorese.records.journal import PATTERN, JournalReader, Problem
 from tensorese.records.nouns import Sketch, Status, Workload
 from tensorese.records.parts import Part, to_table
-from tensorese.records.rows import Row, row_sketch, row_workload
+from tensorese.records.rows import RecordRow, row_sketch, row_workload
 
 T = TypeVar("T")
 
 _ATTEMPTS = 20
 
 
-class Nouns(Mapping[str, T]):
+class LazyNouns(Mapping[str, T]):
     """Workloads or sketches by id, decoded when they are asked for: most never are."""
 
-    def __init__(self, decode: Callable[[Row], T]) -> None:
+    def __init__(self, decode: Callable[[RecordRow], T]) -> None:
         self._decode = decode
-        self._rows: dict[str, Row] = {}
+        self._rows: dict[str, RecordRow] = {}
         self._decoded: dict[str, T] = {}
 
-    def add(self, row: Row) -> None:
+    def add(self, row: RecordRow) -> None:
         self._rows.setdefault(row["id"], row)
 
     def __getitem__(self, key: str) -> T:
@@ -53,12 +53,12 @@ class Contents:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.workloads: Nouns[Workload] = Nouns(row_workload)
-        self.sketches: Nouns[Sketch] = Nouns(row_sketch)
+        self.workloads: LazyNouns[Workload] = LazyNouns(row_workload)
+        self.sketches: LazyNouns[Sketch] = LazyNouns(row_sketch)
         self.parts: dict[Path, Part] = {}
         self.program_parts: dict[Path, Part] = {}
         """Of programs nobody has measured yet."""
-        self._journals: dict[Path, tuple[JournalReader, list[Row]]] = {}
+        self._journals: dict[Path, tuple[JournalReader, list[RecordRow]]] = {}
         self._nouns_read: set[Path] = set()
         self._measured: set[tuple[str, str]] = set()
         self._measured_parts: set[Path] = set()
@@ -70,7 +70,7 @@ class Contents:
         return self._past_problems + live
 
     @property
-    def journal_rows(self) -> list[Row]:
+    def journal_rows(self) -> list[RecordRow]:
         return [row for _, rows in self._journals.values() for row in rows]
 
     def refresh(self) -> None:
@@ -92,7 +92,7 @@ class Contents:
             for entry in reader.refresh():
                 self.take(entry, rows)
 
-    def take(self, entry: dict[str, Any], rows: list[Row]) -> None:
+    def take(self, entry: dict[str, Any], rows: list[RecordRow]) -> None:
         """Keeps one journal entry: a noun in this view, a measurement in `rows`."""
         row = entry.get("row", {})
         match entry.get("kind"):
@@ -117,8 +117,8 @@ class Contents:
         paths = sorted(self.folder.glob(f"{kind}-*.parquet"))
         return {path: known.get(path) or Part(path) for path in paths}
 
-    def _unread(self, kind: str) -> list[Row]:
-        rows: list[Row] = []
+    def _unread(self, kind: str) -> list[RecordRow]:
+        rows: list[RecordRow] = []
         for path in set(self.folder.glob(f"{kind}-*.parquet")) - self._nouns_read:
             rows.extend(Part(path).read().to_pylist())
             self._nouns_read.add(path)
@@ -146,7 +146,7 @@ class Contents:
         table = pa.concat_tables([one.replace_schema_metadata() for one in tables])
         return drop_repeats(table) if len(tables) > 1 else table
 
-    def leaders(self) -> list[Row]:
+    def leaders(self) -> list[RecordRow]:
         """Rows among which is the best of every (platform, workload, split)."""
         rows = [row for part in self.parts.values() for row in part.leaders]
         return rows + self.journal_rows

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tensorese.records.nouns import Program, Sketch, Workload
-from tensorese.records.rows import Row
+from tensorese.records.rows import RecordRow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class UnmeasuredProgram:
     """Higher is faster; compares within a task and an origin. NaN when nobody ranked it."""
 
 
-def unmeasured_row(one: UnmeasuredProgram) -> Row:
+def unmeasured_row(one: UnmeasuredProgram) -> RecordRow:
     program = one.program
     return {
         "id": program.id,
@@ -39,7 +39,7 @@ def unmeasured_row(one: UnmeasuredProgram) -> Row:
 
 
 def row_unmeasured(
-    row: Row, workloads: Mapping[str, Workload], sketches: Mapping[str, Sketch]
+    row: RecordRow, workloads: Mapping[str, Workload], sketches: Mapping[str, Sketch]
 ) -> UnmeasuredProgram:
     """Raises KeyError when the row's workload or sketch is not known."""
     program = Program(

@@ -18,10 +18,10 @@ from tensorese.records.nouns import (
     canonical_json,
 )
 
-Row: TypeAlias = dict[str, Any]
+RecordRow: TypeAlias = dict[str, Any]
 
 
-def workload_row(workload: Workload) -> Row:
+def workload_row(workload: Workload) -> RecordRow:
     return {
         "id": workload.id,
         "operator": workload.operator,
@@ -33,7 +33,7 @@ def workload_row(workload: Workload) -> Row:
     }
 
 
-def row_workload(row: Row) -> Workload:
+def row_workload(row: RecordRow) -> Workload:
     specs = json.loads(row["args"])
     return Workload(
         operator=row["operator"],
@@ -45,7 +45,7 @@ def row_workload(row: Row) -> Workload:
     )
 
 
-def sketch_row(sketch: Sketch) -> Row:
+def sketch_row(sketch: Sketch) -> RecordRow:
     return {
         "id": sketch.id,
         "dialect": sketch.dialect,
@@ -54,12 +54,12 @@ def sketch_row(sketch: Sketch) -> Row:
     }
 
 
-def row_sketch(row: Row) -> Sketch:
+def row_sketch(row: RecordRow) -> Sketch:
     slots = tuple((index, length) for index, length in json.loads(row["slots"]))
     return Sketch(dialect=row["dialect"], body=row["body"], slots=slots)
 
 
-def measurement_row(m: Measurement) -> Row:
+def measurement_row(m: Measurement) -> RecordRow:
     """Ids stand for workload and sketch; what is not a number (NaN) is null."""
     return {
         "id": m.id,
@@ -86,7 +86,7 @@ def measurement_row(m: Measurement) -> Row:
 
 
 def row_measurement(
-    row: Row, workloads: Mapping[str, Workload], sketches: Mapping[str, Sketch]
+    row: RecordRow, workloads: Mapping[str, Workload], sketches: Mapping[str, Sketch]
 ) -> Measurement:
     """Raises KeyError when the row's workload or sketch is not known."""
     program = Program(

@@ -24,7 +24,7 @@ from tensorese.records.nouns import Measurement, Sketch, Status, Workload
 from tensorese.records.parts import SCHEMA_VERSION, check_version, to_table
 from tensorese.records.programs import UnmeasuredProgram, row_unmeasured, unmeasured_row
 from tensorese.records.rows import (
-    Row,
+    RecordRow,
     measurement_row,
     row_measurement,
     sketch_row,
@@ -272,7 +272,7 @@ class Store:
             for row in self._contents.leaders()
             if row["platform"] == platform and row["status"] == Status.OK and _in(row, split)
         ]
-        fastest: dict[str, Row] = {}
+        fastest: dict[str, RecordRow] = {}
         for row in sorted(valid, key=lambda row: float(row["latency"])):
             fastest.setdefault(row["workload_id"], row)
         return {m.program.workload.id: m for m in self._decode(list(fastest.values()))}
@@ -310,13 +310,13 @@ class Store:
                 f"{did_you_mean(platform, known)}; it has: {listed}"
             )
 
-    def _decode(self, rows: Iterable[Row]) -> Iterator[Measurement]:
+    def _decode(self, rows: Iterable[RecordRow]) -> Iterator[Measurement]:
         return self._decoded(rows, row_measurement, "measurement")
 
     def _decoded(
         self,
-        rows: Iterable[Row],
-        decode: Callable[[Row, Mapping[str, Workload], Mapping[str, Sketch]], T],
+        rows: Iterable[RecordRow],
+        decode: Callable[[RecordRow, Mapping[str, Workload], Mapping[str, Sketch]], T],
         what: str,
     ) -> Iterator[T]:
         workloads, sketches = self._contents.workloads, self._contents.sketches
@@ -358,7 +358,7 @@ def _select(table: Any, filters: Mapping[str, Any], split: Split) -> Any:
     return table
 
 
-def _in(row: Row, split: Split) -> bool:
+def _in(row: RecordRow, split: Split) -> bool:
     return split == "all" or (row["split"] == "test") == (split == "test")
 
 

@@ -11,7 +11,7 @@ from tensorese.errors import StoreError
 from tensorese.records.journal import PATTERN, JournalReader, Problem
 from tensorese.records.nouns import Sketch, Status, program_id
 from tensorese.records.parts import Part, file_digest
-from tensorese.records.rows import Row, row_sketch, row_workload
+from tensorese.records.rows import RecordRow, row_sketch, row_workload
 from tensorese.records.store import Store
 
 MAX_NAMED = 50
@@ -73,7 +73,10 @@ class _Checker:
                 yield path, Problem(file=path.name, what=str(error))
 
     def _nouns(
-        self, kind: str, take: Callable[[Row], str], journals: list[tuple[str, list[Any], Any]]
+        self,
+        kind: str,
+        take: Callable[[RecordRow], str],
+        journals: list[tuple[str, list[Any], Any]],
     ) -> Iterator[Problem]:
         sources = [
             (name, [entry["row"] for entry in entries if entry["kind"] == kind])
@@ -90,11 +93,11 @@ class _Checker:
                 if take(row) != row["id"]:
                     yield Problem(file=name, what=f"{kind} {row['id']} is not what its id says")
 
-    def _take_workload(self, row: Row) -> str:
+    def _take_workload(self, row: RecordRow) -> str:
         self.workloads.add(row["id"])
         return row_workload(row).id
 
-    def _take_sketch(self, row: Row) -> str:
+    def _take_sketch(self, row: RecordRow) -> str:
         sketch = self.sketches[row["id"]] = row_sketch(row)
         return sketch.id
 
@@ -110,14 +113,14 @@ class _Checker:
             if what := self._wrong_program(row, row["id"]):
                 yield Problem(file=name, what=f"program {row['id']} {what}")
 
-    def _wrong(self, row: Row) -> str:
+    def _wrong(self, row: RecordRow) -> str:
         if what := self._wrong_program(row, row["program_id"]):
             return what
         if (row["status"] == Status.OK) != (row["latency"] is not None):
             return f"has status {row['status']} and latency {row['latency']}"
         return ""
 
-    def _wrong_program(self, row: Row, id_: str) -> str:
+    def _wrong_program(self, row: RecordRow, id_: str) -> str:
         sketch = self.sketches.get(row["sketch_id"])
         if sketch is None:
             return f"refers to sketch {row['sketch_id']}, which the store lacks"

@@ -17,7 +17,7 @@ from tensorese.records.nouns import Measurement, Platform, Program, Sketch, Stat
 from tensorese.space.decisions import DecisionSpace
 from tensorese.space.space import TaskSpace
 
-Row = tuple[int, ...]
+DecisionRow = tuple[int, ...]
 
 
 class Ranker(Protocol):
@@ -44,7 +44,7 @@ class Proposal:
     """A row to measure, and who thought of it."""
 
     sketch: int
-    row: Row
+    row: DecisionRow
     origin: str
     score: float = math.nan
 
@@ -60,7 +60,7 @@ class TaskState:
         self.space = space
         self.platform = platform
         self.measurements: list[Measurement] = []
-        self.seen: set[tuple[int, Row]] = set()
+        self.seen: set[tuple[int, DecisionRow]] = set()
         """Rows measured or promised: a proposer never returns one of them."""
         self.barren: set[int] = set()
         """Sketches without a legal row: finding that out takes seconds, once."""
@@ -98,7 +98,7 @@ class TaskState:
             self._computed[sketch] = replace(space, limits=kept) if asks else space
         return self._computed[sketch]
 
-    def place(self, program: Program) -> tuple[int, Row] | None:
+    def place(self, program: Program) -> tuple[int, DecisionRow] | None:
         """Where a program lies in the space; None when its sketch is not one of the task's."""
         index = self._sketch_of.get(program.sketch.id)
         return None if index is None else (index, program.decisions)

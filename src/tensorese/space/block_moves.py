@@ -48,7 +48,7 @@ class Read:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Block:
+class NestBlock:
     loops: tuple[int, ...]
     iterators: tuple[Iterator, ...]
     reads: tuple[Read, ...]
@@ -76,7 +76,7 @@ class Source:
 class Loops:
     """The blocks after some moves, and for each loop in which rows it is longer than 1."""
 
-    blocks: dict[str, Block]
+    blocks: dict[str, NestBlock]
     long: list[Bools]
 
     def offered(self, name: str, width: int) -> Bools:
@@ -94,11 +94,11 @@ class Loops:
         elif location != ROOT:
             self._compute_at(name, location)
 
-    def _consumers(self, block: Block) -> list[Block]:
+    def _consumers(self, block: NestBlock) -> list[NestBlock]:
         return [b for b in self.blocks.values() if any(r.buffer == block.buffer for r in b.reads)]
 
     @staticmethod
-    def _shared(blocks: Sequence[Block]) -> list[int]:
+    def _shared(blocks: Sequence[NestBlock]) -> list[int]:
         """The loops around all of them."""
         found = []
         for level in zip(*(block.loops for block in blocks), strict=False):
@@ -139,7 +139,7 @@ class Loops:
         self.blocks[name] = replace(block, loops=(*outer, *mine), iterators=tuple(iterators))
 
     def _needed(
-        self, buffer: int, dimension: int, consumers: list[Block], outer: tuple[int, ...]
+        self, buffer: int, dimension: int, consumers: list[NestBlock], outer: tuple[int, ...]
     ) -> tuple[Bools, frozenset[int]]:
         """Whether the consumers read more than one element of a dimension in one trip of the
         outer loops, and which of those its place depends on."""
@@ -160,7 +160,7 @@ class Loops:
         return found
 
 
-def _through(gone: Block, read: Read, inner: Read) -> Read:
+def _through(gone: NestBlock, read: Read, inner: Read) -> Read:
     """`inner`, a read of the inlined block, in the iterators of the block that read it."""
     axes, wide = [], []
     for dimension, mine in enumerate(inner.axes):
@@ -175,7 +175,7 @@ def _through(gone: Block, read: Read, inner: Read) -> Read:
 class Moves:
     """A sketch's blocks before any location is decided, and the order in which they move."""
 
-    blocks: dict[str, Block]
+    blocks: dict[str, NestBlock]
     sources: list[Source | None]
     """Of every loop; None where it is not known."""
     moved: list[tuple[int, str]] = field(default_factory=list)

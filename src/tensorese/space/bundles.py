@@ -21,7 +21,7 @@ _MAX_COMBINATIONS = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Groups:
+class TileGroups:
     """A tile's table in groups of equal contribution."""
 
     tile: Tile
@@ -41,7 +41,7 @@ class Groups:
 
 @dataclass(frozen=True, kw_only=True)
 class Bundle:
-    groups: tuple[Groups, ...]
+    groups: tuple[TileGroups, ...]
     combinations: Ints
     """`[c, tiles]`: the groups that go together within the bounds."""
     shares: npt.NDArray[np.float64]
@@ -90,9 +90,9 @@ def _bundle(tiles: Sequence[Tile], limit: Product) -> Bundle | None:
     return Bundle(groups=groups, combinations=combinations[within], shares=shares / shares[-1])
 
 
-def _groups(tile: Tile, limit: Product) -> Groups:
+def _groups(tile: Tile, limit: Product) -> TileGroups:
     mine = [c - tile.column for c in limit.columns if 0 <= c - tile.column < tile.parts]
     contributed = tile.table[:, mine].prod(1)
     order = np.argsort(contributed, kind="stable")
     values, starts, sizes = np.unique(contributed[order], return_index=True, return_counts=True)
-    return Groups(tile=tile, order=order, starts=starts, sizes=sizes, values=values)
+    return TileGroups(tile=tile, order=order, starts=starts, sizes=sizes, values=values)

@@ -17,7 +17,7 @@ from tensorese.space.limits import (
     Limit,
     Product,
     SharedMemory,
-    Staged,
+    StagedBuffer,
     Verdicts,
 )
 from tensorese.space.memo import Asked
@@ -77,7 +77,7 @@ def _with_verdicts(probe: Probe, space: DecisionSpace) -> DecisionSpace:
     return replace(space, limits=(Verdicts(asked=asked),))
 
 
-def _staged(probe: Probe, nest: Nest) -> list[Staged]:
+def _staged(probe: Probe, nest: Nest) -> list[StagedBuffer]:
     schedule = probe.before(nest.get_loops, np.ones(0, dtype=np.int64))
     block = schedule.get(probe.variable(schedule, nest.get_loops, 0))
     copies = 1 + max(nest.pipeline, default=0)
@@ -93,7 +93,7 @@ def _staged(probe: Probe, nest: Nest) -> list[Staged]:
         )
         element = probe.referee.tvm.DataType(region.source.dtype)
         size = (int(element.bits) * int(element.lanes) + 7) // 8
-        found.append(Staged(dimensions=dimensions, element_bytes=size, copies=copies))
+        found.append(StagedBuffer(dimensions=dimensions, element_bytes=size, copies=copies))
     return found
 
 

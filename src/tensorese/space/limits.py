@@ -81,7 +81,7 @@ class AskedDimension:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Staged:
+class StagedBuffer:
     """A buffer staged in shared memory; a software pipeline keeps several copies."""
 
     dimensions: tuple[Dimension | AskedDimension, ...]
@@ -100,7 +100,7 @@ class Staged:
 class SharedMemory:
     """The bytes staged by one kernel fit the target."""
 
-    buffers: tuple[Staged, ...]
+    buffers: tuple[StagedBuffer, ...]
     limit: int
     replays: bool = False
 

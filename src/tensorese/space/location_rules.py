@@ -12,7 +12,7 @@ import numpy as np
 from tensorese.arrays import Ints
 from tensorese.space.block_moves import MovedRule, Moves, Untold
 from tensorese.space.decisions import DecisionSpace
-from tensorese.space.locations import LocationTable, Locator, Loop, LoopRule
+from tensorese.space.locations import ConsumerLoop, LocationTable, Locator, LoopRule
 from tensorese.space.loop_nests import loop_columns, read_moves
 from tensorese.space.memo import Asked
 from tensorese.space.probing import Offer, Probe, block_name, can_inline, locate
@@ -140,7 +140,7 @@ def _expected(rule: Locator, row: Ints, wish: int) -> int:
     return max((int(v) for v in offered if v <= wish), default=ROOT)
 
 
-def _loops(probe: Probe, schedule: Any, block: Any) -> list[Loop] | None:
+def _loops(probe: Probe, schedule: Any, block: Any) -> list[ConsumerLoop] | None:
     """The loops around the consumers, each a product of columns; None when some are not."""
     consumers = schedule.get_consumers(block)
     if not consumers:
@@ -161,7 +161,9 @@ def _loops(probe: Probe, schedule: Any, block: Any) -> list[Loop] | None:
         if not columns and not probe.referee.is_original(loop.loop_var):
             return None
         constant = 1 if columns else int(loop.extent)
-        found.append(Loop(columns=columns, constant=constant, parallel=_is_parallel(schedule, rv)))
+        found.append(
+            ConsumerLoop(columns=columns, constant=constant, parallel=_is_parallel(schedule, rv))
+        )
     return found
 
 

@@ -33,7 +33,7 @@ class Locator(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loop:
+class ConsumerLoop:
     """A loop of the consumer: its extent is `constant` times the product of `columns`."""
 
     columns: tuple[int, ...]
@@ -74,7 +74,7 @@ def offered_mask(
 class LoopRule:
     """TVM's rule for a consumer whose loops are tiles (or constants)."""
 
-    loops: tuple[Loop, ...]
+    loops: tuple[ConsumerLoop, ...]
     inline: bool
 
     @property
@@ -95,7 +95,7 @@ class LoopRule:
         return max((i for i, loop in enumerate(self.loops) if loop.parallel), default=-1)
 
     @staticmethod
-    def _is_long(loop: Loop, rows: Ints) -> Bools:
+    def _is_long(loop: ConsumerLoop, rows: Ints) -> Bools:
         if loop.constant > 1:
             return np.ones(len(rows), dtype=np.bool_)
         return any_long(rows, loop.columns)
@@ -126,7 +126,7 @@ class LoopRule:
                 yield pattern
 
 
-def _conditions(wanted: list[tuple[Loop, bool]]) -> Pattern | None:
+def _conditions(wanted: list[tuple[ConsumerLoop, bool]]) -> Pattern | None:
     """The wishes as one pattern, or None when a constant or another wish contradicts them."""
     pattern: Pattern = {}
     for loop, short in wanted:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tensorese.arrays import Ints
 from tensorese.space.accesses import Access
-from tensorese.space.block_moves import Block, Iterator, Moves, Read, Source, Untold
+from tensorese.space.block_moves import Iterator, Moves, NestBlock, Read, Source, Untold
 from tensorese.space.probing import Probe, block_name, can_inline
 from tensorese.space.replay import SCHEDULE_ERRORS
 from tensorese.space.slots import Location, Tile
@@ -50,7 +50,7 @@ def _moving(probe: Probe, schedule: Any) -> set[str]:
     return {block_name(schedule, block) for block in found}
 
 
-def _needed(blocks: dict[str, Block], moving: set[str]) -> list[int]:
+def _needed(blocks: dict[str, NestBlock], moving: set[str]) -> list[int]:
     """Loops of what moves and of what reads it."""
     written = {blocks[name].buffer for name in moving}
     found: set[int] = set()
@@ -154,7 +154,7 @@ class _Reader:
     tvm: Any
     loops: list[Any] = field(default_factory=list)
     buffers: list[Any] = field(default_factory=list)
-    blocks: dict[str, Block] = field(default_factory=dict)
+    blocks: dict[str, NestBlock] = field(default_factory=dict)
 
     def add(self, nest: list[Any], inline: bool) -> None:
         body = nest[-1].body if nest else None
@@ -171,7 +171,7 @@ class _Reader:
         places = [_used(self.tvm, b.min, access.variables) for b in block.writes[0].region]
         if any(len(place) > 1 for place in places):
             raise Untold("a block must write by one iterator a dimension; ask TVM")
-        self.blocks[str(block.name_hint)] = Block(
+        self.blocks[str(block.name_hint)] = NestBlock(
             loops=loops,
             iterators=tuple(iterators),
             reads=tuple(self._read(region, access) for region in block.reads),

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from tensorese.space.slots import INLINE, ROOT
 from tensorese.space.tiles import SpaceError
 
-Place: TypeAlias = tuple[int, int]
+OutputPlace: TypeAlias = tuple[int, int]
 """An instruction and which of its outputs."""
 
 SAMPLE = "SampleComputeLocation"
@@ -25,7 +25,7 @@ class Placing:
     """What is left of a sketch from its first location on."""
 
     first: int
-    steps: tuple[tuple[int, str, Any, Place], ...]
+    steps: tuple[tuple[int, str, Any, OutputPlace], ...]
     """`(index, kind, instruction, block)`: the block is where an earlier instruction put it."""
 
     def finish(self, tvm: Any, schedule: Any, decided: Mapping[int, int]) -> None:
@@ -53,7 +53,7 @@ def find_placing(instructions: Sequence[Any]) -> Placing | None:
     return Placing(first=first, steps=tuple(steps))
 
 
-def _made_by(instructions: Sequence[Any], wanted: Any) -> Place:
+def _made_by(instructions: Sequence[Any], wanted: Any) -> OutputPlace:
     for index, instruction in enumerate(instructions):
         for place, output in enumerate(instruction.outputs):
             if output.same_as(wanted):
@@ -66,11 +66,11 @@ class _Moves:
 
     def __init__(self, tvm: Any, schedule: Any) -> None:
         self.tvm, self.schedule = tvm, schedule
-        self.made: dict[Place, Any] = {}
+        self.made: dict[OutputPlace, Any] = {}
         self.loop: Any = None
         self.location = ROOT
 
-    def _variable(self, place: Place) -> Any:
+    def _variable(self, place: OutputPlace) -> Any:
         if place not in self.made:
             self.made[place] = self.schedule.trace.insts[place[0]].outputs[place[1]]
         return self.made[place]
@@ -81,7 +81,7 @@ class _Moves:
         self.schedule.trace.append(written, decision)
 
     def _samplecomputelocation(
-        self, index: int, like: Any, place: Place, decided: Mapping[int, int]
+        self, index: int, like: Any, place: OutputPlace, decided: Mapping[int, int]
     ) -> None:
         block = self._variable(place)
         self.location = decided[index]
@@ -101,7 +101,7 @@ class _Moves:
         decision = self.tvm.tirx.IntImm("int32", self.location)
         self._write(like, [block], [self.loop], decision)
 
-    def _computeat(self, _: int, like: Any, place: Place, decided: Mapping[int, int]) -> None:
+    def _computeat(self, _: int, like: Any, place: OutputPlace, decided: Mapping[int, int]) -> None:
         block = self._variable(place)
         if self.location == ROOT:
             pass
@@ -116,9 +116,11 @@ class _Moves:
             self.schedule.trace.pop()
         self._write(like, [block, self.loop], [], None)
 
-    def _getproducers(self, index: int, like: Any, place: Place, _: Mapping[int, int]) -> None:
+    def _getproducers(
+        self, index: int, like: Any, place: OutputPlace, _: Mapping[int, int]
+    ) -> None:
         found = self.schedule.get_producers(self._variable(place))
         self.made.update(((index, at), block) for at, block in enumerate(found))
 
-    def _unannotate(self, _: int, like: Any, place: Place, __: Mapping[int, int]) -> None:
+    def _unannotate(self, _: int, like: Any, place: OutputPlace, __: Mapping[int, int]) -> None:
         self.schedule.unannotate(self._variable(place), str(like.attrs[0]))

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from tensorese.arrays import Ints
 from tensorese.language.primitive import fill_slots
 from tensorese.records.nouns import Sketch
-from tensorese.space.replay import SCHEDULE_ERRORS, Referee
+from tensorese.space.replay import SCHEDULE_ERRORS, ScheduleRules
 from tensorese.space.slots import INLINE, ROOT, Location, Slot
 
 Offer: TypeAlias = tuple[int, ...]
@@ -20,7 +20,7 @@ Offer: TypeAlias = tuple[int, ...]
 class Probe:
     """One sketch of a referee, asked row by row."""
 
-    referee: Referee
+    referee: ScheduleRules
     index: int
     sketch: Sketch
     slots: tuple[Slot, ...]

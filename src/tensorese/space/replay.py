@@ -56,7 +56,7 @@ def stock_postprocessors(module: Any, target: Target) -> list[Any]:
     return list(tune_context(module, target).space_generator.postprocs)
 
 
-class Referee:
+class ScheduleRules:
     """A task's module and target, and stock MetaSchedule's rules for them."""
 
     def __init__(self, module: Any, target: Target) -> None:

@@ -20,7 +20,7 @@ from tensorese.space.location_limits import find_placements
 from tensorese.space.location_rules import find_locators
 from tensorese.space.locations import LoopRule
 from tensorese.space.probing import Probe
-from tensorese.space.replay import SCHEDULE_ERRORS, Referee, Replayed, decisions_of
+from tensorese.space.replay import SCHEDULE_ERRORS, Replayed, ScheduleRules, decisions_of
 from tensorese.space.slots import typed_slots
 from tensorese.space.tiles import SpaceError
 from tensorese.targets import Target
@@ -30,7 +30,7 @@ from tensorese.targets import Target
 class TaskSpace:
     """Every sketch of a module on a target. Rows belong to one sketch: pass its index along."""
 
-    referee: Referee
+    referee: ScheduleRules
     sketches: tuple[DecisionSpace, ...]
     probes: tuple[Probe, ...]
 
@@ -138,7 +138,7 @@ def task_space(module: Any, target: Target, *, seed: int = 0) -> TaskSpace:
 
     A CUDA space needs no GPU. Sketches the integers do not decide say why in `reason`.
     """
-    referee = Referee(module, target)
+    referee = ScheduleRules(module, target)
     rng = np.random.default_rng(seed)
     spaces, probes = [], []
     checked: set[LoopRule] = set()
@@ -154,7 +154,7 @@ def task_space(module: Any, target: Target, *, seed: int = 0) -> TaskSpace:
     return TaskSpace(referee=referee, sketches=tuple(spaces), probes=tuple(probes))
 
 
-def _sketch_space(referee: Referee, index: int, trace: Any) -> tuple[DecisionSpace, Probe]:
+def _sketch_space(referee: ScheduleRules, index: int, trace: Any) -> tuple[DecisionSpace, Probe]:
     body, slots, decisions, _ = split_trace(plain(trace.as_json()))
     body, constants = take_constants(body)
     sketch = Sketch(dialect="metaschedule", body=body, slots=slots)

@@ -12,7 +12,7 @@ from torch import distributed, nn
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class Process:
     rank: int = 0
     world: int = 1
 
@@ -24,15 +24,15 @@ class Place:
 
 
 @contextmanager
-def launched() -> Iterator[Place]:
+def launched() -> Iterator[Process]:
     """This process's place among those `torchrun` started; alone without it."""
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
-        yield Place()
+        yield Process()
         return
     backend = "nccl" if torch.cuda.is_available() else "gloo"
     distributed.init_process_group(backend)
     try:
-        yield Place(rank=distributed.get_rank(), world=world)
+        yield Process(rank=distributed.get_rank(), world=world)
     finally:
         distributed.destroy_process_group()

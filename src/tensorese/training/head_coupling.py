@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from tensorese.models.network import Network
+from tensorese.models.network import TorchNetwork
 
 _HEAD = re.compile(r"\bheads\.\d+\.")
 
@@ -36,7 +36,7 @@ def pull(groups: list[list[Tensor]], share: Tensor | float) -> None:
 
 
 @torch.no_grad()
-def start_alike(network: Network) -> None:
+def start_alike(network: TorchNetwork) -> None:
     """All heads of each member become copies of its first."""
     for group in head_groups(dict(network.named_parameters())):
         for tensor in group[1:]:

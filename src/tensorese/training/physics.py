@@ -23,7 +23,7 @@ from tensorese.features.base import physics_rows
 from tensorese.features.matrix import Encoder, MatrixSpec
 from tensorese.features.physics import Machine, feature_names
 from tensorese.features.programs import Encoded, ProgramSet
-from tensorese.models.network import Network, ProgramBatch
+from tensorese.models.network import ProgramBatch, TorchNetwork
 from tensorese.models.physics_net import SCALE, PhysicsConfig, PhysicsNet
 from tensorese.training.groups import GroupConfig, Groups
 from tensorese.training.head_coupling import start_alike
@@ -114,7 +114,7 @@ class _Member(nn.Module):
         return torch.stack([head(x_NW) for head in self.heads], dim=-2)  # [N, H, 2]
 
 
-class PhysicsNetwork(Network):
+class PhysicsNetwork(TorchNetwork):
     def __init__(self, config: PhysicsConfig, platforms: tuple[str, ...]) -> None:
         super().__init__()
         self.config: PhysicsConfig = config

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.func import functional_call, stack_module_state, vmap
 
 from tensorese.features.programs import Encoded, ProgramSet
-from tensorese.models.network import Network, as_batch
+from tensorese.models.network import TorchNetwork, as_batch
 from tensorese.training.groups import Groups
 from tensorese.training.head_coupling import head_groups, pull
 from tensorese.training.trainer import (
@@ -35,7 +35,7 @@ class StackedTrainer:
 
     def __init__(
         self,
-        build: Callable[[int], Network],
+        build: Callable[[int], TorchNetwork],
         encoded: Encoded,
         runs: Sequence[tuple[ProgramSet, Sequence[int], int]],
         config: TrainConfig,

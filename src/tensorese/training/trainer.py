@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from tensorese.features.programs import DataError, Encoded, ProgramSet
-from tensorese.models.network import Network, ProgramBatch, as_batch
+from tensorese.models.network import ProgramBatch, TorchNetwork, as_batch
 from tensorese.training import losses
 from tensorese.training.checkpoint import load_checkpoint, save_checkpoint
 from tensorese.training.groups import GroupConfig, Groups
@@ -136,14 +136,14 @@ class Trainer:
 
     def __init__(
         self,
-        model: Network,
+        model: TorchNetwork,
         programs: ProgramSet,
         encoded: Encoded,
         *,
         train_tasks: Sequence[int],
         config: TrainConfig,
         device: str | torch.device = "cpu",
-        validate: Callable[[Network, ProgramBatch], dict[str, float]] | None = None,
+        validate: Callable[[TorchNetwork, ProgramBatch], dict[str, float]] | None = None,
         wrap: Callable[[nn.Module], nn.Module] | None = None,
         rank: int = 0,
         world: int = 1,
@@ -218,7 +218,9 @@ class Trainer:
 
     # ---- the loop
 
-    def fit(self, *, resume_from: Path | None = None, progress: Progress | None = None) -> Network:
+    def fit(
+        self, *, resume_from: Path | None = None, progress: Progress | None = None
+    ) -> TorchNetwork:
         """Trains, then leaves the averaged (or best validated) weights in the model."""
         first = self._resume(resume_from)
         start = time.monotonic()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensorese.records.task import Task
-from tensorese.workloads.errors import ModelError
+from tensorese.workloads.errors import NetworkError
 from tensorese.workloads.load import load_network
 from tensorese.workloads.network import Input, Network
 from tensorese.workloads.operators import operator_class
@@ -12,8 +12,8 @@ from tensorese.workloads.tasks import tasks_of
 
 __all__ = [
     "Input",
-    "ModelError",
     "Network",
+    "NetworkError",
     "Task",
     "load_network",
     "operator_class",

@@ -7,7 +7,7 @@ import re
 from tensorese.errors import TensoreseError
 
 
-class ModelError(TensoreseError):
+class NetworkError(TensoreseError):
     """A model that is none, that cannot be read safely, or that TVM cannot take."""
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tensorese.tvm_env import import_tvm
-from tensorese.workloads.errors import ModelError, first_line
+from tensorese.workloads.errors import NetworkError, first_line
 from tensorese.workloads.network import Array, Input, Network, Reference
 from tensorese.workloads.onnx_graph import Fixed, Plain, Settled, plain, read, settle
 
@@ -29,7 +29,7 @@ def network_of(path: Path, fixed: Fixed | None = None) -> Network:
             warnings.simplefilter("ignore")  # the checker's remarks about old opsets
             module = from_onnx(made.model, shape_dict=shapes, dtype_dict=dtypes)
     except Exception as error:
-        raise ModelError(_explain(path, error)) from None
+        raise NetworkError(_explain(path, error)) from None
     return Network(
         name=path.stem,
         module=module,
@@ -50,13 +50,13 @@ def source_bytes(path: Path, fixed: Fixed) -> bytes:
 
 def _plain(path: Path, fixed: Fixed) -> tuple[Settled, Plain, Any]:
     if importlib.util.find_spec("onnx") is None:
-        raise ModelError(f"{path} needs the onnx package: pip install 'tensorese[onnx]'")
+        raise NetworkError(f"{path} needs the onnx package: pip install 'tensorese[onnx]'")
     model = read(path)
     settled = settle(model, fixed, path)
     try:
         return settled, plain(model, settled.inputs, settled.values), model
-    except ModelError as error:
-        raise ModelError(f"{path}: {error}") from None
+    except NetworkError as error:
+        raise NetworkError(f"{path}: {error}") from None
 
 
 def _comparable(model: Any, made: Plain, settled: Settled) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tensorese.records.nouns import TensorSpec
 from tensorese.tvm_env import import_tvm
-from tensorese.workloads.errors import ModelError, first_line
+from tensorese.workloads.errors import NetworkError, first_line
 from tensorese.workloads.half_products import converters
 from tensorese.workloads.network import Array, Input, Network, np_dtype
 from tensorese.workloads.widened import HALVES, widened_outputs
@@ -32,7 +32,7 @@ def exported(module: Any, inputs: Any) -> Any:
     kwargs = dict(inputs) if isinstance(inputs, Mapping) else {}
     what = type(module).__name__
     if not args and not kwargs:
-        raise ModelError(
+        raise NetworkError(
             f"a module must come with example inputs, but {what} has none; "
             "call tensorese.tune(module, (tensor, ...)) or with a dict of them by name"
         )
@@ -45,7 +45,7 @@ def exported(module: Any, inputs: Any) -> Any:
                 return program
             return torch.export.export(_flat(torch, module), args, kwargs)
     except Exception as error:
-        raise ModelError(
+        raise NetworkError(
             f"torch.export must be able to take {what}, but it refuses: {first_line(error)}"
         ) from None
     finally:
@@ -125,7 +125,7 @@ def network_of(program: Any, *, name: str, below: int = 0) -> Network:
 
     if not isinstance(program, torch.export.ExportedProgram):
         what = type(program).__name__
-        raise ModelError(
+        raise NetworkError(
             f"a model must be a torch.export.ExportedProgram, a path or zoo:NAME, but got a "
             f"{what}; call torch.export.export(model, example_inputs) first, or give a module and "
             "its inputs to tensorese.tune"
@@ -143,7 +143,7 @@ def network_of(program: Any, *, name: str, below: int = 0) -> Network:
                 custom_convert_map=converters() if _is_half(torch, program, inputs) else None,
             )
     except Exception as error:
-        raise ModelError(_explain(name, error)) from None
+        raise NetworkError(_explain(name, error)) from None
     runner = program.module()
 
     def reference(arrays: Sequence[Array]) -> list[Array]:
@@ -193,10 +193,10 @@ def _user_inputs(program: Any) -> list[Any]:
 def _input(torch: Any, node: Any, below: int) -> Input:
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor):
-        raise ModelError(f"every input must be a tensor, but {node.name!r} is {value!r}")
+        raise NetworkError(f"every input must be a tensor, but {node.name!r} is {value!r}")
     if any(isinstance(extent, torch.SymInt) for extent in value.shape):
         shape = "x".join(str(extent) for extent in value.shape)
-        raise ModelError(
+        raise NetworkError(
             f"every input shape must be fixed, but {node.name!r} is {shape}; "
             "export the model without dynamic_shapes"
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tensorese.workloads import from_onnx, from_torch, pt2, zoo
-from tensorese.workloads.errors import ModelError
+from tensorese.workloads.errors import NetworkError
 from tensorese.workloads.network import Input, Network, parse_extents
 from tensorese.workloads.onnx_graph import Fixed
 
@@ -45,7 +45,7 @@ def load_network(
     if kind == "onnx":
         return _from_onnx(path, _joined(fixed, options))
     if fixed or options:
-        raise ModelError(f"shapes are given to .onnx files only, but got {text!r}; export anew")
+        raise NetworkError(f"shapes are given to .onnx files only, but got {text!r}; export anew")
     return dataclasses.replace(from_torch.network_of(pt2.load(path), name=path.stem), source=text)
 
 
@@ -70,7 +70,9 @@ def _joined(fixed: Fixed, options: Fixed) -> Fixed:
 
 def _refuse(options: Fixed, what: str) -> None:
     if options:
-        raise ModelError(f"--shape, --dim and --value are for .onnx files, but the model is {what}")
+        raise NetworkError(
+            f"--shape, --dim and --value are for .onnx files, but the model is {what}"
+        )
 
 
 def _numbers(value: float | Sequence[float]) -> tuple[float, ...]:
@@ -112,20 +114,20 @@ def parse_value(text: str, example: str) -> tuple[float, ...]:
         )
     except ValueError:
         rule = "a value must be a number, or numbers joined by '/'"
-        raise ModelError(f"{rule}, but got {text!r}; for example {example}") from None
+        raise NetworkError(f"{rule}, but got {text!r}; for example {example}") from None
 
 
 def _kind(path: Path) -> str:
     """By content, not by name: a renamed pickle stays a pickle."""
     if not path.is_file():
         near = "; a network of the zoo is named zoo:NAME" if "." not in path.name else ""
-        raise ModelError(f"a model must be a file or zoo:NAME, but {str(path)!r} is none{near}")
+        raise NetworkError(f"a model must be a file or zoo:NAME, but {str(path)!r} is none{near}")
     with path.open("rb") as file:
         start = file.read(4)
     if start.startswith(b"PK\x03\x04"):
         return "pt2"
     if start.startswith(b"\x80") or path.suffix in (".pt", ".pth", ".pkl", ".bin"):
-        raise ModelError(f"{path} {pt2.PICKLE_REFUSED}")
+        raise NetworkError(f"{path} {pt2.PICKLE_REFUSED}")
     return "onnx"
 
 

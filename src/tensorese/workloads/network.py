@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tensorese.errors import did_you_mean
 from tensorese.records.nouns import TensorSpec
-from tensorese.workloads.errors import ModelError
+from tensorese.workloads.errors import NetworkError
 from tensorese.workloads.token_ranges import lookup_ranges
 
 Array = NDArray[Any]
@@ -86,14 +86,14 @@ def checked_inputs(network: Network, arrays: Mapping[str, Array]) -> dict[str, A
     names = [one.name for one in network.inputs]
     for name, array in arrays.items():
         if name not in names:
-            raise ModelError(
+            raise NetworkError(
                 f"given inputs must be inputs of {network.name} ({', '.join(names)}), but got "
                 f"{name!r}{did_you_mean(name, names)}"
             )
         spec = network.inputs[names.index(name)].spec
         if array.shape != spec.shape or array.dtype.name != spec.dtype:
             shape, wanted = ("x".join(map(str, s)) or "scalar" for s in (array.shape, spec.shape))
-            raise ModelError(
+            raise NetworkError(
                 f"input {name!r} must be {wanted} {spec.dtype}, but got {shape} {array.dtype}"
             )
     return dict(arrays)
@@ -104,5 +104,5 @@ def parse_extents(text: str, example: str) -> tuple[int, ...]:
     parts = text.lower().split("x")
     if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
         rule = "a shape must be positive integers joined by 'x'"
-        raise ModelError(f"{rule}, but got {text!r}; for example {example}")
+        raise NetworkError(f"{rule}, but got {text!r}; for example {example}")
     return tuple(int(part) for part in parts)

@@ -16,7 +16,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from tensorese.workloads.errors import ModelError, first_line
+from tensorese.workloads.errors import NetworkError, first_line
 from tensorese.workloads.pt2_graph import check_json
 
 PICKLE_REFUSED = (
@@ -47,7 +47,7 @@ def load(path: Path) -> Any:
             return torch.export.load(file)
         except Exception as error:
             line = first_line(error)
-            raise ModelError(
+            raise NetworkError(
                 f"{path} is no torch.export archive this torch reads: {line}"
             ) from None
 
@@ -62,7 +62,7 @@ def _audit(path: Path, file: io.BufferedReader) -> None:
         names = list(reader.get_all_records())
         members = {name: reader.get_record(name) for name in names if name in _READ}
     except RuntimeError as error:
-        raise ModelError(f"{path} is no archive torch reads: {first_line(error)}") from None
+        raise NetworkError(f"{path} is no archive torch reads: {first_line(error)}") from None
     for name, data in members.items():
         if name == _SAMPLES:
             _check_samples(path, data)
@@ -77,22 +77,22 @@ def _check_members(path: Path, file: io.BufferedReader) -> None:
     try:
         archive = zipfile.ZipFile(file)
     except zipfile.BadZipFile as error:
-        raise ModelError(f"{path} is a broken zip archive ({error}); export it again") from None
+        raise NetworkError(f"{path} is a broken zip archive ({error}); export it again") from None
     with archive:
         names = archive.namelist()
     root = names[0].partition("/")[0] + "/" if names else ""
     if f"{root}data.pkl" in names:
-        raise ModelError(f"{path} {PICKLE_REFUSED}")
+        raise NetworkError(f"{path} {PICKLE_REFUSED}")
     if f"{root}{_GRAPH}" not in names:
-        raise ModelError(f"{path} is a zip archive but no torch.export one (.pt2)")
+        raise NetworkError(f"{path} is a zip archive but no torch.export one (.pt2)")
     # Two readers may disagree on which of two equal names counts.
     if len({name.lower() for name in names}) != len(names):
-        raise ModelError(f"{path} names a member twice; export it again")
+        raise NetworkError(f"{path} names a member twice; export it again")
     for name in names:
         inner = name.removeprefix(root)
         if not name.startswith(root) or not (inner in _READ or _PLAIN.fullmatch(inner)):
             what = "only weights, constants and a graph are read"
-            raise ModelError(f"{path} holds {inner!r}: {what}; export it with torch.export")
+            raise NetworkError(f"{path} holds {inner!r}: {what}; export it with torch.export")
 
 
 def _check_config(path: Path, text: bytes, prefix: str) -> None:
@@ -103,9 +103,11 @@ def _check_config(path: Path, text: bytes, prefix: str) -> None:
             for p in payloads.values()
         )
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise ModelError(f"{path} is damaged: a weight list is unreadable; export again") from None
+        raise NetworkError(
+            f"{path} is damaged: a weight list is unreadable; export again"
+        ) from None
     if not raw:
-        raise ModelError(f"{path} {PICKLE_REFUSED}")
+        raise NetworkError(f"{path} {PICKLE_REFUSED}")
 
 
 def _check_samples(path: Path, data: bytes) -> None:
@@ -117,4 +119,4 @@ def _check_samples(path: Path, data: bytes) -> None:
     try:
         torch.load(io.BytesIO(data), weights_only=True)
     except Exception:
-        raise ModelError(f"{path} {PICKLE_REFUSED}") from None
+        raise NetworkError(f"{path} {PICKLE_REFUSED}") from None

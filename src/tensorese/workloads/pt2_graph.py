@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from tensorese.workloads.errors import ModelError
+from tensorese.workloads.errors import NetworkError
 
 _NAME = re.compile(r"[A-Za-z_]\w*|")
 _DOTTED = re.compile(r"[\w.\-+:/@ ]*")  # parameters, modules, versions: neither quotes nor brackets
@@ -46,13 +46,13 @@ def check_json(path: object, text: bytes) -> bool:
         _check(json.loads(text), "model")
         return _REGISTERED in text.decode()
     except _Refused as error:
-        raise ModelError(
+        raise NetworkError(
             f"{path} is refused: a graph may hold integers, plain names and operators of torch.ops "
             f"only, since torch would run the rest, but it has {error}; "
             "export it anew, without dynamic_shapes and custom objects"
         ) from None
     except (ValueError, TypeError, RecursionError):
-        raise ModelError(f"{path} is damaged: its graph is unreadable; export it again") from None
+        raise NetworkError(f"{path} is damaged: its graph is unreadable; export it again") from None
 
 
 def _check(value: Any, field: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tensorese.workloads.affine import name_of
-from tensorese.workloads.simplify import Rewriter, rewritten
+from tensorese.workloads.simplify import NetworkRewriter, rewritten
 
 _VECTOR, _VECTORS = 16, 32  # filters of one register, and of the two that keep a core busy
 _MOST_MISSING = 0.04  # of the filters
@@ -28,7 +28,7 @@ def regroup(module: Any, *, whole_vectors: bool = False) -> Any:
     return rewritten(module, partial(Regrouper, whole_vectors=whole_vectors))
 
 
-class Regrouper(Rewriter):
+class Regrouper(NetworkRewriter):
     def __init__(
         self, relax: Any, bindings: list[Any], output: Any, *, whole_vectors: bool = False
     ) -> None:

@@ -48,11 +48,11 @@ _MOST_MADE = 1 << 24  # elements of a filled or counted tensor worth computing h
 
 def simplify(module: Any) -> Any:
     """Batch norms folded, re-layouts of constants computed, clips as minimum and maximum."""
-    return rewritten(module, Rewriter)
+    return rewritten(module, NetworkRewriter)
 
 
-def rewritten(module: Any, rules: Callable[[Any, list[Any], Any], Rewriter]) -> Any:
-    """One walk over `main` with the rules of a `Rewriter`.
+def rewritten(module: Any, rules: Callable[[Any, list[Any], Any], NetworkRewriter]) -> Any:
+    """One walk over `main` with the rules of a `NetworkRewriter`.
 
     A function with control flow is returned as it came: TVM's own passes still apply to it.
     """
@@ -78,7 +78,7 @@ def rewritten(module: Any, rules: Callable[[Any, list[Any], Any], Rewriter]) -> 
     return relax.transform.DeadCodeElimination()(relax.transform.CanonicalizeBindings()(done))
 
 
-class Rewriter(Affine):
+class NetworkRewriter(Affine):
     """One rule an operator; anything else is emitted as it is, over the new variables."""
 
     def __init__(self, relax: Any, bindings: list[Any], output: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from tensorese.identity import workload_of
 from tensorese.records.task import Task
 from tensorese.tvm_env import import_tvm
-from tensorese.workloads.errors import ModelError
+from tensorese.workloads.errors import NetworkError
 from tensorese.workloads.network import Network
 from tensorese.workloads.operators import operator_class
 from tensorese.workloads.prepare import prepare
@@ -64,4 +64,4 @@ def _check_lowered(tvm: Any, name: str, function: Any) -> None:
 
     tvm.relax.analysis.post_order_visit(function, see)
     if left:
-        raise ModelError(f"TVM cannot lower {', '.join(sorted(left))}, which {name} uses")
+        raise NetworkError(f"TVM cannot lower {', '.join(sorted(left))}, which {name} uses")

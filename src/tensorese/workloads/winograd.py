@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tensorese.tvm_env import import_tvm
-from tensorese.workloads.simplify import Rewriter, rewritten
+from tensorese.workloads.simplify import NetworkRewriter, rewritten
 from tensorese.workloads.winograd_kernels import (
     TILES,
     input_transform,
@@ -35,7 +35,7 @@ def winograd(module: Any) -> Any:
     return rewritten(module, Winograd)
 
 
-class Winograd(Rewriter):
+class Winograd(NetworkRewriter):
     def __init__(self, relax: Any, bindings: list[Any], output: Any) -> None:
         super().__init__(relax, bindings, output)
         self.rules = {"relax.nn.conv2d": self.convolution}

@@ -21,7 +21,7 @@ from tensorese.records.task import Task
 from tensorese.search.loop.config import TuneConfig, TuneError
 from tensorese.search.loop.events import BatchDone, Callback, Ended, NewBest
 from tensorese.search.loop.first_batch import open_records
-from tensorese.search.loop.tune_tasks import Run, select, tune_tasks
+from tensorese.search.loop.tune_tasks import RunOutcome, select, tune_tasks
 from tensorese.search.proposers.by_name import PROPOSERS
 from tuning_support import (
     PLATFORM,
@@ -41,7 +41,7 @@ def tasks() -> list[Task]:
     return [matmul_task(16, weight=3), matmul_task(32), matmul_task(8)]
 
 
-def tune(tasks: list[Task], out: Path, measurer: Measurer | None = None, **more: Any) -> Run:
+def tune(tasks: list[Task], out: Path, measurer: Measurer | None = None, **more: Any) -> RunOutcome:
     limits = {key: more.pop(key) for key in list(more) if key in TuneConfig.__annotations__}
     ranker = more.pop("ranker", None) or Ignorant()
     return tune_tasks(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensorese.records.nouns import Measurement, Platform, Program, Sketch, Status, Workload
-from tensorese.search.rankers.build_cost import Thrifty
+from tensorese.search.rankers.build_cost import BuildCostRanker
 from tuning_support import Ignorant
 
 pytestmark = pytest.mark.null
@@ -28,13 +28,13 @@ def built(option: int, secs: float) -> Measurement:
 
 
 def test_before_anything_was_built_heavy_unrolling_comes_last() -> None:
-    scores = Thrifty(Ignorant()).score(WORKLOAD, "here", SKETCH, ROWS)
+    scores = BuildCostRanker(Ignorant()).score(WORKLOAD, "here", SKETCH, ROWS)
     assert scores[3] < scores[0] == scores[1] == scores[2]
 
 
 def test_measured_build_times_replace_the_guess() -> None:
     ranker = Ignorant()
-    thrifty = Thrifty(ranker)
+    thrifty = BuildCostRanker(ranker)
     times = {0: 4.0, 1: 0.1, 2: 0.1, 3: 0.1}
     thrifty.update([built(option, times[option]) for option in (0, 1, 2, 3) * 6])
     scores = thrifty.score(WORKLOAD, "here", SKETCH, ROWS)
@@ -44,6 +44,6 @@ def test_measured_build_times_replace_the_guess() -> None:
 
 
 def test_builds_without_a_time_teach_nothing() -> None:
-    thrifty = Thrifty(Ignorant())
+    thrifty = BuildCostRanker(Ignorant())
     thrifty.update([built(0, float("nan"))] * 20)
     assert thrifty.score(WORKLOAD, "here", SKETCH, ROWS)[3] < 0

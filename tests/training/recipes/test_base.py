@@ -17,7 +17,7 @@ from tensorese.records.nouns import Platform
 from tensorese.training.recipes import presets, recipe_class, trainable
 from tensorese.training.recipes.base import (
     CHECKPOINT,
-    Selection,
+    DataSelection,
     apply_settings,
     make_sides,
     train_model,
@@ -35,7 +35,7 @@ QUICK = {"networks": "2", "width": "16", "steps": "40", "rows": "256"}
 def test_every_trainable_kind_has_a_recipe() -> None:
     for kind in trainable():
         for preset in presets(kind):
-            recipe = recipe_class(kind).named(kind, preset, Selection(fold=2))
+            recipe = recipe_class(kind).named(kind, preset, DataSelection(fold=2))
             assert getattr(recipe, "kind", kind) == kind
             assert recipe.selection.fold == (-1 if preset == "ship" else 2)
 
@@ -81,7 +81,7 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, str], says: str
 def test_settings_without_effect_are_refused(
     preset: str, settings: dict[str, str], says: str
 ) -> None:
-    recipe = TLPRecipe.named("tlp", preset, Selection())
+    recipe = TLPRecipe.named("tlp", preset, DataSelection())
     with pytest.raises(DataError, match=says):
         apply_settings(recipe, settings)
     apply_settings(recipe, {"epochs": "2"})
@@ -95,47 +95,47 @@ def test_one_setting_allows_another_in_any_order(order: Sequence[str]) -> None:
 
 
 def test_sides_are_disjoint_and_complete(toy: ProgramSet) -> None:
-    sides = make_sides(toy, Selection(fold=1))
+    sides = make_sides(toy, DataSelection(fold=1))
     together = [*sides.train, *sides.validation, *sides.held_out]
     assert sorted(together) == list(range(len(toy.tasks)))
     assert sides.held_out and sides.train
 
 
 def test_fold_minus_one_holds_nothing_out(toy: ProgramSet) -> None:
-    assert make_sides(toy, Selection(fold=-1)).held_out == ()
-    assert str(Selection(fold=-1)) == "none held out"
-    assert str(Selection(fold=1)) == "by-workload, fold 1 held out"
+    assert make_sides(toy, DataSelection(fold=-1)).held_out == ()
+    assert str(DataSelection(fold=-1)) == "none held out"
+    assert str(DataSelection(fold=1)) == "by-workload, fold 1 held out"
 
 
 def test_a_task_without_valid_records_is_on_no_side(toy: ProgramSet) -> None:
     latency = toy.latency.copy()
     latency[toy.task == 2] = np.nan
-    sides = make_sides(replace(toy, latency=latency), Selection())
+    sides = make_sides(replace(toy, latency=latency), DataSelection())
     assert 2 not in {*sides.train, *sides.validation, *sides.held_out}
 
 
 def test_all_failed_is_refused(toy: ProgramSet) -> None:
     latency = np.full_like(toy.latency, np.nan)
     with pytest.raises(DataError, match="records failed"):
-        make_sides(replace(toy, latency=latency), Selection())
+        make_sides(replace(toy, latency=latency), DataSelection())
 
 
 def test_a_network_is_held_out_wherever_it_occurs(toy: ProgramSet) -> None:
     networks = {"one": toy.tasks[:2], "other": toy.tasks[1:3]}
-    selection = Selection(split="by-network", networks=networks, held_out="one")
+    selection = DataSelection(split="by-network", networks=networks, held_out="one")
     assert make_sides(toy, selection).held_out == (0, 1)
 
 
 def test_records_that_name_no_network(toy: ProgramSet) -> None:
     with pytest.raises(DataError, match="do not say; give --networks"):
-        make_sides(toy, Selection(split="by-network"))
+        make_sides(toy, DataSelection(split="by-network"))
     known = {"one": toy.tasks[:1]}
     with pytest.raises(DataError, match="did you mean 'one'"):
-        make_sides(toy, Selection(split="by-network", networks=known, held_out="on"))
+        make_sides(toy, DataSelection(split="by-network", networks=known, held_out="on"))
 
 
 def test_a_card_says_where_the_model_comes_from(tmp_path: Path) -> None:
-    recipe = apply_settings(PhysicsRecipe(selection=Selection(platforms=(NEW,))), QUICK)
+    recipe = apply_settings(PhysicsRecipe(selection=DataSelection(platforms=(NEW,))), QUICK)
     with cpu_store(tmp_path / "store") as store:
         programs = read_programs([store], platforms=(NEW,))
         sides = make_sides(programs, recipe.selection)
@@ -157,7 +157,7 @@ def test_a_card_says_where_the_model_comes_from(tmp_path: Path) -> None:
 
 
 def test_a_killed_training_goes_on_exactly(tmp_path: Path) -> None:
-    recipe = apply_settings(PhysicsRecipe(selection=Selection(platforms=(OLD,))), QUICK)
+    recipe = apply_settings(PhysicsRecipe(selection=DataSelection(platforms=(OLD,))), QUICK)
     weights = []
     with cpu_store(tmp_path / "store") as store:
         whole, torn = tmp_path / "whole", tmp_path / "torn"
@@ -175,7 +175,7 @@ def test_a_killed_training_goes_on_exactly(tmp_path: Path) -> None:
 
 
 def test_without_resume_training_starts_again(tmp_path: Path) -> None:
-    recipe = apply_settings(PhysicsRecipe(selection=Selection(platforms=(OLD,))), QUICK)
+    recipe = apply_settings(PhysicsRecipe(selection=DataSelection(platforms=(OLD,))), QUICK)
     epochs: list[int] = []
     with cpu_store(tmp_path / "store") as store:
         with pytest.raises(Killed):

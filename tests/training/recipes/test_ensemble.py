@@ -16,9 +16,9 @@ from tensorese.models.physics_net import PhysicsNet
 from tensorese.models.trees import Trees
 from tensorese.training.recipes import ensemble as recipes
 from tensorese.training.recipes.base import (
+    DataSelection,
     Outcome,
     Recipe,
-    Selection,
     apply_settings,
     make_sides,
     train_model,
@@ -33,7 +33,7 @@ QUICK |= {"trees": "20", "min_data_in_leaf": "5", "votes": "3"}
 
 
 def _recipe(preset: str, *platforms: str) -> Recipe:
-    named = EnsembleRecipe.named("ensemble", preset, Selection(platforms=platforms))
+    named = EnsembleRecipe.named("ensemble", preset, DataSelection(platforms=platforms))
     return apply_settings(named, QUICK)
 
 
@@ -54,7 +54,7 @@ def test_networks_and_trees_rank_unseen_tasks(tmp_path: Path) -> None:
     assert model.platforms == networks.platforms == trees.platforms == (OLD,)
     assert len(trees.forests[OLD].roots) == 2 * 20  # on two scales
     assert model.opinions(model.read_all(programs), OLD).shape == (len(programs), 2 + 3)
-    held_out = make_sides(programs, Selection()).held_out
+    held_out = make_sides(programs, DataSelection()).held_out
     assert not {programs.tasks[k] for k in held_out} & set(model.card.training_workloads)
     for part in (model, networks, trees):
         assert pairs_in_order(part, programs, OLD, held_out) > 0.65

@@ -10,7 +10,7 @@ import pytest
 from tensorese.features.programs import read_programs
 from tensorese.models.base import load_model
 from tensorese.models.physics_net import PhysicsNet
-from tensorese.training.recipes.base import Selection, apply_settings, make_sides, train_model
+from tensorese.training.recipes.base import DataSelection, apply_settings, make_sides, train_model
 from tensorese.training.recipes.physics import PhysicsRecipe
 from training_support import NEW, OLD, cpu_store, pairs_in_order
 
@@ -20,7 +20,7 @@ QUICK = {"networks": "2", "width": "32", "steps": "80", "rows": "256", "lr": "3e
 
 
 def test_one_trunk_and_a_head_for_every_platform(tmp_path: Path) -> None:
-    recipe = apply_settings(PhysicsRecipe.named("physics", "default", Selection()), QUICK)
+    recipe = apply_settings(PhysicsRecipe.named("physics", "default", DataSelection()), QUICK)
     with cpu_store(tmp_path / "store") as store:
         outcome = train_model(recipe, [store], tmp_path / "model")
         programs = read_programs([store])
@@ -28,7 +28,7 @@ def test_one_trunk_and_a_head_for_every_platform(tmp_path: Path) -> None:
     assert isinstance(model, PhysicsNet)
     assert (model.config.networks, model.config.width) == (2, 32)
     assert set(model.platforms) == {OLD, NEW}
-    held_out = make_sides(programs, Selection()).held_out
+    held_out = make_sides(programs, DataSelection()).held_out
     for platform in model.platforms:
         assert pairs_in_order(model, programs, platform, held_out) > 0.65
         better = outcome.metrics[f"{platform} held-out top1"]

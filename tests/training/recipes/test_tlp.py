@@ -15,9 +15,9 @@ from tensorese.models.tlp import MTLTLP, TLP
 from tensorese.training import transferred_labels
 from tensorese.training.recipes import tlp as recipes
 from tensorese.training.recipes.base import (
+    DataSelection,
     Outcome,
     Recipe,
-    Selection,
     apply_settings,
     make_sides,
     train_model,
@@ -32,7 +32,7 @@ QUICK = {"width": "32", "epochs": "12", "size": "32", "lr": "3e-3"}
 
 
 def _recipe(kind: str, preset: str = "default", *platforms: str, **more: str) -> Recipe:
-    named = TLPRecipe.named(kind, preset, Selection(platforms=platforms))
+    named = TLPRecipe.named(kind, preset, DataSelection(platforms=platforms))
     quick = {k: v for k, v in QUICK.items() if preset == "default" or k != "width"}
     return apply_settings(named, {**quick, **more})
 
@@ -53,13 +53,13 @@ def test_it_ranks_unseen_tasks(tmp_path: Path, features: str) -> None:
     assert model.kind == "tlp" and model.platforms == (OLD,)
     assert model.network.config.spec.physics == (features == "both")
     assert any("physics" in name for name in model.tensors(half=False)) == (features == "both")
-    held_out = make_sides(programs, Selection()).held_out
+    held_out = make_sides(programs, DataSelection()).held_out
     assert pairs_in_order(model, programs, OLD, held_out) > 0.6
     assert outcome.metrics["epochs"] == 12
 
 
 def test_the_language_alone_is_the_default() -> None:
-    recipe = TLPRecipe.named("tlp", "default", Selection())
+    recipe = TLPRecipe.named("tlp", "default", DataSelection())
     assert recipe.features == "language" and recipe.kind == "tlp"
 
 
@@ -99,7 +99,7 @@ def test_a_platform_with_few_labels_learns_the_others(
     few = keep_labels(lakes, NEW, range(len(lakes.tasks)), len(lakes) // 5, seed=0)
     monkeypatch.setattr(transferred_labels, "ENOUGH", 1)
     some, head = range(len(lakes.tasks) - 1), lakes.head(NEW)
-    several = TLPRecipe.named("mtl-tlp", "default", Selection())
+    several = TLPRecipe.named("mtl-tlp", "default", DataSelection())
     learnt, note = several._labels(few, some)
     assert f"{NEW} has few labels and learns" in note and "--set transfer=false" in note
     assert len(learnt.valid(head)) > len(few.valid(head))
@@ -107,8 +107,8 @@ def test_a_platform_with_few_labels_learns_the_others(
     np.testing.assert_array_equal(learnt.latency[last], few.latency[last])
     for recipe in (
         replace(several, transfer=False),
-        TLPRecipe.named("mtl-tlp", "paper", Selection()),
-        TLPRecipe.named("tlp", "default", Selection()),
+        TLPRecipe.named("mtl-tlp", "paper", DataSelection()),
+        TLPRecipe.named("tlp", "default", DataSelection()),
     ):
         assert recipe._labels(few, some) == (few, "")
     monkeypatch.setattr(recipes, "can_grow", lambda: False)

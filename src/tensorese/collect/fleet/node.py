@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from tensorese.collect.farm import ISOLATED, CollectFarm, Layout, keep_off_lanes
 from tensorese.collect.fleet.check import facts_here
-from tensorese.collect.fleet.wire import Nouns, report
+from tensorese.collect.fleet.wire import KnownNouns, report
 from tensorese.measure.base import Measurer, Ticket
 from tensorese.measure.config import FarmConfig
 from tensorese.measure.timing import TimingConfig
@@ -64,7 +64,7 @@ class NodeWorker:
 
     def __init__(self, settings: str) -> None:
         self.settings = NodeSettings.from_json(settings)
-        self.nouns = Nouns()
+        self.nouns = KnownNouns()
         self.tickets: list[tuple[list[int], Ticket]] = []
         self.done: dict[int, Measurement] = {}
         """Measured, and not acknowledged yet."""

@@ -14,7 +14,7 @@ from typing import Any
 from tensorese.measure.base import Candidate, Ticket
 from tensorese.records.nouns import Measurement, Program
 from tensorese.records.rows import (
-    Row,
+    RecordRow,
     measurement_row,
     row_measurement,
     row_sketch,
@@ -52,8 +52,8 @@ def errand(
     wait: float,
 ) -> str:
     """The driver's message; `told` are the nouns this node has, and is brought up to date."""
-    workloads: list[Row] = []
-    sketches: list[Row] = []
+    workloads: list[RecordRow] = []
+    sketches: list[RecordRow] = []
     orders = [order for batch in batches for order in batch]
     for order in orders:
         workload, sketch = order.program.workload, order.program.sketch
@@ -86,7 +86,7 @@ def _order_row(order: Order) -> dict[str, Any]:
     }
 
 
-class Nouns:
+class KnownNouns:
     """The workloads and sketches that a node has been told of."""
 
     def __init__(self) -> None:
@@ -111,11 +111,11 @@ def report(results: Iterable[tuple[int, Measurement]]) -> str:
     return json.dumps({"results": [[job, measurement_row(m)] for job, m in results]})
 
 
-def results_of(text: str) -> list[tuple[int, Row]]:
+def results_of(text: str) -> list[tuple[int, RecordRow]]:
     return [(int(job), row) for job, row in json.loads(text)["results"]]
 
 
-def measurement_of(row: Row, order: Order) -> Measurement:
+def measurement_of(row: RecordRow, order: Order) -> Measurement:
     """Raises KeyError when the row is of another program than the order's."""
     if row["program_id"] != order.program.id:
         raise KeyError(row["program_id"])

@@ -25,7 +25,7 @@ _DATA_PARALLEL, _REDUCE = 0, 2  # tvm.tirx.IterVar iter_type
 
 
 @dataclass(frozen=True, kw_only=True)
-class Block:
+class LeafBlock:
     """A leaf SBlock: what it iterates over and what it does at each point."""
 
     name: str
@@ -36,13 +36,13 @@ class Block:
     body: Any
 
     @staticmethod
-    def of(block: Any) -> Block:
+    def of(block: Any) -> LeafBlock:
         kinds = [int(v.iter_type) for v in block.iter_vars]
         if any(kind not in (_DATA_PARALLEL, _REDUCE) for kind in kinds):
             raise Unsupported(f"an ordered or opaque axis in block {block.name_hint}")
         if block.match_buffers:
             raise Unsupported(f"a matched buffer in block {block.name_hint}")
-        return Block(
+        return LeafBlock(
             name=block.name_hint,
             variables=tuple(v.var for v in block.iter_vars),
             box=tuple(_bounds(v.dom) for v in block.iter_vars),
@@ -89,7 +89,7 @@ def volume(box: Box) -> int:
     return math.prod(stop - start for start, stop in box)
 
 
-def run_spatial(block: Block, buffers: dict[Any, Array]) -> None:
+def run_spatial(block: LeafBlock, buffers: dict[Any, Array]) -> None:
     body = block.body
     if type(body).__name__ == "BufferStore" and reads(body.value, body.buffer):
         raise Unsupported(f"block {block.name}, which updates {body.buffer.name} in place")
@@ -118,7 +118,7 @@ def execute(statement: Any, evaluate: Expressions) -> None:
         raise Unsupported(f"statement {kind} inside a block")
 
 
-def run_ordered(block: Block, buffers: dict[Any, Array]) -> None:
+def run_ordered(block: LeafBlock, buffers: dict[Any, Array]) -> None:
     """Reductions without a known shape (argmax): step by step, all spatial points at once."""
     spans = [range(*block.box[axis]) for axis in block.reduce_axes]
     if math.prod(map(len, spans)) > MAX_ORDERED_STEPS:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorese.measure.reference.blocks import Block, int_of
+from tensorese.measure.reference.blocks import LeafBlock, int_of
 from tensorese.measure.reference.expressions import Array, Unsupported, np_dtype
 from tensorese.measure.reference.reductions import run_block
 from tensorese.measure.reference.verdict import seeded_inputs
@@ -70,7 +70,7 @@ def relayout_inputs(scheduled_mod: Any, inputs: Sequence[Array]) -> list[Array]:
         if len(node.reads) != 1 or not matches:
             raise Unsupported(f"layout block {node.name_hint}, which copies no parameter")
         buffers[target] = np.zeros(_shape(target), _dtype(target))
-        run_block(Block.of(node), buffers)
+        run_block(LeafBlock.of(node), buffers)
         result[matches[0]] = buffers[target]
     return result
 
@@ -128,7 +128,7 @@ def _bind_inputs(
     return dict(zip(params, inputs, strict=True))
 
 
-def _leaf_blocks(statement: Any, loops: dict[Any, int]) -> Iterator[Block]:
+def _leaf_blocks(statement: Any, loops: dict[Any, int]) -> Iterator[LeafBlock]:
     """Blocks in program order, each checked to visit its whole domain exactly once."""
     kind = type(statement).__name__
     if kind == "SeqStmt":
@@ -138,14 +138,14 @@ def _leaf_blocks(statement: Any, loops: dict[Any, int]) -> Iterator[Block]:
         loops = {**loops, statement.loop_var: int_of(statement.extent)}
         yield from _leaf_blocks(statement.body, loops)
     elif kind == "SBlockRealize":
-        block = Block.of(statement.block)
+        block = LeafBlock.of(statement.block)
         _check_bindings(statement, block, loops)
         yield block
     else:
         raise Unsupported(f"statement {kind} outside a block")
 
 
-def _check_bindings(realize: Any, block: Block, loops: dict[Any, int]) -> None:
+def _check_bindings(realize: Any, block: LeafBlock, loops: dict[Any, int]) -> None:
     if str(realize.predicate) not in ("T.bool(True)", "True", "1"):
         raise Unsupported(f"predicate of block {block.name}")
     free = dict(loops)

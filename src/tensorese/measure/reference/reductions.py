@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tensorese.measure.reference.blocks import (
-    Block,
+    LeafBlock,
     boxes,
     execute,
     reads,
@@ -32,7 +32,7 @@ _REDUCERS: dict[str, Any] = {
 }
 
 
-def run_block(block: Block, buffers: dict[Any, Array]) -> None:
+def run_block(block: LeafBlock, buffers: dict[Any, Array]) -> None:
     """Executes the block, writing into `buffers` (which hold every buffer it touches)."""
     if not block.reduce_axes:
         run_spatial(block, buffers)
@@ -56,7 +56,7 @@ def _source(body: Any) -> Any:
     return None
 
 
-def _reduce(block: Block, buffers: dict[Any, Array], source: Any) -> None:
+def _reduce(block: LeafBlock, buffers: dict[Any, Array], source: Any) -> None:
     """Accumulates in float64 (int64 for integers), rounding once, at the end."""
     body, reducer = block.body, _REDUCERS[type(block.body.value).__name__]
     dtype = np_dtype(str(body.value.ty))
@@ -84,7 +84,7 @@ def _reduce(block: Block, buffers: dict[Any, Array], source: Any) -> None:
     at_start.store(buffers[body.buffer], body.indices, total.astype(dtype))
 
 
-def _boxes(block: Block, factors: list[Any]) -> Iterator[Box]:
+def _boxes(block: LeafBlock, factors: list[Any]) -> Iterator[Box]:
     def cost(box: Box) -> int:
         if len(factors) == 1:
             return volume(box)
@@ -96,7 +96,7 @@ def _boxes(block: Block, factors: list[Any]) -> Iterator[Box]:
         yield from boxes(part, cost)
 
 
-def _slices(block: Block, box: Box) -> tuple[slice, ...]:
+def _slices(block: LeafBlock, box: Box) -> tuple[slice, ...]:
     """Where the box lies in an array over the block's spatial points."""
     return tuple(
         slice(0, 1) if k in block.reduce_axes else slice(start - first, stop - first)
@@ -123,7 +123,7 @@ def _factors(node: Any) -> list[Any]:
     return [node]
 
 
-def _exact(block: Block, buffers: dict[Any, Array], factors: list[Any]) -> bool:
+def _exact(block: LeafBlock, buffers: dict[Any, Array], factors: list[Any]) -> bool:
     """Whether an integer sum of products cannot leave float64's exact integers."""
     length = math.prod(block.box[k][1] - block.box[k][0] for k in block.reduce_axes)
     bound = float(length)
@@ -157,7 +157,7 @@ def _widened(evaluate: Expressions, factor: Any, wide: dict[Any, Array]) -> Arra
     return evaluate.load(wide[load.source], load.indices)
 
 
-def _used_axes(node: Any, block: Block, box: Box) -> set[int]:
+def _used_axes(node: Any, block: LeafBlock, box: Box) -> set[int]:
     if type(node).__name__ == "Var":
         return {k for k, v in enumerate(block.variables) if v.same_as(node)}
     divided = _divided_axis(node, block)
@@ -168,7 +168,7 @@ def _used_axes(node: Any, block: Block, box: Box) -> set[int]:
     return set().union(*(_used_axes(child, block, box) for child in children(node)))
 
 
-def _divided_axis(node: Any, block: Block) -> tuple[int, int] | None:
+def _divided_axis(node: Any, block: LeafBlock) -> tuple[int, int] | None:
     """(axis, divisor) of `v // c`, the mark of a grouped operator."""
     if type(node).__name__ != "FloorDiv" or type(node.b).__name__ != "IntImm":
         return None
@@ -178,7 +178,7 @@ def _divided_axis(node: Any, block: Block) -> tuple[int, int] | None:
     return None
 
 
-def _group_boxes(block: Block, factors: list[Any]) -> Iterator[Box]:
+def _group_boxes(block: LeafBlock, factors: list[Any]) -> Iterator[Box]:
     """Cuts the box where `v // c` steps, so that inside each part the indices are affine."""
     found = (_find_division(factor, block) for factor in factors)
     divided = next((division for division in found if division is not None), None)
@@ -192,7 +192,7 @@ def _group_boxes(block: Block, factors: list[Any]) -> Iterator[Box]:
         yield (*block.box[:axis], bounds, *block.box[axis + 1 :])
 
 
-def _find_division(node: Any, block: Block) -> tuple[int, int] | None:
+def _find_division(node: Any, block: LeafBlock) -> tuple[int, int] | None:
     found = _divided_axis(node, block)
     if found is not None:
         start, stop = block.box[found[0]]

@@ -27,7 +27,7 @@ from tensorese.search.loop.finalists import Winner
 from tensorese.search.loop.task import TuningTask
 from tensorese.search.loop.tuner import Tuner
 from tensorese.search.proposers.by_name import DEFAULT, proposer_named
-from tensorese.search.rankers.build_cost import Thrifty
+from tensorese.search.rankers.build_cost import BuildCostRanker
 from tensorese.targets import Target
 from tensorese.tvm_env import toolchain_of
 
@@ -39,7 +39,7 @@ _TOOLS = ("tvm", "tvm_ffi", "llvm", "lowering", "cuda")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class RunOutcome:
     """How a run stands after a sitting. Its folder says the rest."""
 
     path: Path
@@ -74,7 +74,7 @@ def tune_tasks(
     compiles: bool = False,
     preparing: float = 0.0,
     peak_gflops: float | None = None,
-) -> Run:
+) -> RunOutcome:
     """Tunes or goes on tuning. The measurer journals into the run's store.
 
     `started` is the time the process began, `compiles` says that a library is built afterwards
@@ -83,7 +83,7 @@ def tune_tasks(
     an object has a ranker of its own.
     """
     if target.is_cpu:
-        ranker = Thrifty(ranker)
+        ranker = BuildCostRanker(ranker)
     if isinstance(proposer, str):
         proposer = proposer_named(proposer, ranker, config.seed)
     head = RunHead(
@@ -122,7 +122,7 @@ def tune_tasks(
             winners = tuner.run()
     finally:
         folder.close()
-    return Run(
+    return RunOutcome(
         path=out,
         state=str(folder.head["state"]),
         reason=tuner.stopped,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorese.arrays import Floats64, Ints
-from tensorese.search.contracts import Proposal, Ranker, Row, TaskState
+from tensorese.search.contracts import DecisionRow, Proposal, Ranker, TaskState
 from tensorese.space.decisions import DecisionSpace
 from tensorese.space.slots import Tile
 from tensorese.space.tiles import Bools
@@ -48,7 +48,7 @@ def new_rows(state: TaskState, sketch: int, rows: Ints) -> Ints:
 
 def measured_best(state: TaskState, sketch: int, n: int) -> Ints:
     """The sketch's fastest measured rows, fastest first."""
-    found: list[tuple[float, Row]] = []
+    found: list[tuple[float, DecisionRow]] = []
     for measurement in state.measurements:
         place = state.place(measurement.program)
         if place is not None and place[0] == sketch and measurement.latency > 0:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Set
 import numpy as np
 
 from tensorese.arrays import Floats64, Ints
-from tensorese.search.contracts import Proposal, Row, TaskState
+from tensorese.search.contracts import DecisionRow, Proposal, TaskState
 from tensorese.search.proposers.pool import are_legal, new_rows
 from tensorese.search.proposers.shares import split
 from tensorese.space.replay import SCHEDULE_ERRORS, decisions_of
@@ -80,7 +80,7 @@ def random_proposals(
     None of them is among those `beside` them.
     """
     known = {(p.sketch, p.row) for p in beside}
-    taken: dict[tuple[int, Row], None] = {}
+    taken: dict[tuple[int, DecisionRow], None] = {}
     for trial in range(_ROUNDS if n > 0 else 0):
         for sketch, count in enumerate(split(n - len(taken), shares)):
             # A space nearly used up gives few new rows a draw: later rounds ask for many.
@@ -95,8 +95,8 @@ def random_proposals(
 
 
 def _legal(
-    state: TaskState, sketch: int, rows: Ints, wanted: int, known: Set[tuple[int, Row]]
-) -> Iterator[Row]:
+    state: TaskState, sketch: int, rows: Ints, wanted: int, known: Set[tuple[int, DecisionRow]]
+) -> Iterator[DecisionRow]:
     """Up to `wanted` of the rows; TVM, where it decides, is asked about few more than that."""
     tried = 0
     for row in rows:

@@ -7,7 +7,7 @@ import numpy as np
 from tensorese.arrays import Ints
 from tensorese.records.nouns import Measurement, Status, Workload
 from tensorese.records.store import Store
-from tensorese.search.contracts import Proposal, Row, TaskState
+from tensorese.search.contracts import DecisionRow, Proposal, TaskState
 from tensorese.search.proposers.refit import refit_row, same_make
 
 RELATIVES = 6  # tasks like this one that are asked for programs
@@ -23,7 +23,7 @@ def seeds(state: TaskState, store: Store, n: int, *, seed: int = 0) -> list[Prop
     """
     if n <= 0 or state.platform.name not in store.platforms():
         return []
-    found: dict[tuple[int, Row], str] = {}
+    found: dict[tuple[int, DecisionRow], str] = {}
     _add_own(state, store, n, found)
     if len(found) < n:
         _add_relatives(state, store, n, found, np.random.default_rng(seed))
@@ -44,7 +44,9 @@ def _fastest(state: TaskState, store: Store, workload: str, n: int) -> list[Meas
     return list(best.values())[:n]
 
 
-def _add_own(state: TaskState, store: Store, n: int, found: dict[tuple[int, Row], str]) -> None:
+def _add_own(
+    state: TaskState, store: Store, n: int, found: dict[tuple[int, DecisionRow], str]
+) -> None:
     for measurement in _fastest(state, store, state.workload.id, n + len(state.seen)):
         place = state.place(measurement.program)
         if place is not None and len(found) < n:
@@ -55,7 +57,7 @@ def _add_relatives(
     state: TaskState,
     store: Store,
     n: int,
-    found: dict[tuple[int, Row], str],
+    found: dict[tuple[int, DecisionRow], str],
     rng: np.random.Generator,
 ) -> None:
     relatives = _relatives(state, store)
@@ -102,7 +104,7 @@ def _kind(workload: Workload) -> str:
 def _refit(
     state: TaskState,
     measurement: Measurement,
-    found: dict[tuple[int, Row], str],
+    found: dict[tuple[int, DecisionRow], str],
     rng: np.random.Generator,
 ) -> None:
     """Into the very sketch if the task has it, else into the first that decides the same."""
@@ -118,7 +120,7 @@ def _refit(
 
 
 def _take(
-    state: TaskState, sketch: int, row: Ints, origin: str, found: dict[tuple[int, Row], str]
+    state: TaskState, sketch: int, row: Ints, origin: str, found: dict[tuple[int, DecisionRow], str]
 ) -> None:
     space = state.space.sketches[sketch]
     place = (sketch, tuple(int(value) for value in row))

@@ -73,7 +73,7 @@ def _guess(named: Mapping[str, Floats64], n: int) -> Floats64:
     return guessed
 
 
-class Thrifty:
+class BuildCostRanker:
     """Takes predicted build time off another ranker's scores; it learns from every measurement."""
 
     def __init__(self, ranker: Ranker) -> None:

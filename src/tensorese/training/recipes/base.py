@@ -27,7 +27,7 @@ CHECKPOINT = "checkpoint.safetensors"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selection:
+class DataSelection:
     """Which records are learnt from."""
 
     platforms: tuple[str, ...] = ()
@@ -89,12 +89,12 @@ class Trained:
 class Recipe(ABC):
     """A kind's settings, flat or in dataclasses of their own; `--set` changes any of them."""
 
-    selection: Selection = field(default_factory=Selection)
+    selection: DataSelection = field(default_factory=DataSelection)
     seed: int = 0
 
     @classmethod
     @abstractmethod
-    def named(cls, kind: str, preset: str, selection: Selection) -> Self:
+    def named(cls, kind: str, preset: str, selection: DataSelection) -> Self:
         """The preset of a kind."""
 
     @abstractmethod
@@ -167,7 +167,7 @@ def _parsed(config: Any, key: str, text: str) -> Any:
         ) from error
 
 
-def make_sides(programs: ProgramSet, selection: Selection) -> Sides:
+def make_sides(programs: ProgramSet, selection: DataSelection) -> Sides:
     counts = np.bincount(
         programs.task[np.isfinite(programs.latency).any(1)], minlength=len(programs.tasks)
     )
@@ -204,7 +204,7 @@ def make_sides(programs: ProgramSet, selection: Selection) -> Sides:
     return Sides(train=tuple(train), validation=tuple(validation), held_out=tuple(held))
 
 
-def held_out_tasks(programs: ProgramSet, selection: Selection) -> set[int]:
+def held_out_tasks(programs: ProgramSet, selection: DataSelection) -> set[int]:
     """Indices of the tasks that are kept for `tensorese eval`."""
     if selection.split != "by-network":
         split = by_operator if selection.split == "by-operator" else by_workload

@@ -17,7 +17,7 @@ from tensorese.models.ensemble import Ensemble, Member
 from tensorese.models.trees import Forest, Trees, mean_of
 from tensorese.training.labels import Scale, only
 from tensorese.training.physics import FitJob, PhysicsFit, physics_set, train_physics
-from tensorese.training.recipes.base import Recipe, Selection, Trained, TrainingJob
+from tensorese.training.recipes.base import DataSelection, Recipe, Trained, TrainingJob
 from tensorese.training.recipes.physics import PhysicsRecipe
 from tensorese.training.trees import can_grow, grow_forest, grow_shared
 
@@ -57,7 +57,7 @@ class EnsembleRecipe(Recipe):
     grow: TreeFit = field(default_factory=TreeFit)
 
     @classmethod
-    def named(cls, kind: str, preset: str, selection: Selection) -> Self:
+    def named(cls, kind: str, preset: str, selection: DataSelection) -> Self:
         if preset == "ship":
             selection = replace(selection, fold=-1)
         return cls(selection=selection, preset=preset)

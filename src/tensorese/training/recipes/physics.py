@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from tensorese.training.physics import FitJob, PhysicsFit, physics_set, train_physics
-from tensorese.training.recipes.base import Recipe, Selection, Trained, TrainingJob
+from tensorese.training.recipes.base import DataSelection, Recipe, Trained, TrainingJob
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class PhysicsRecipe(Recipe):
     )
 
     @classmethod
-    def named(cls, kind: str, preset: str, selection: Selection) -> Self:
+    def named(cls, kind: str, preset: str, selection: DataSelection) -> Self:
         return cls(selection=selection)
 
     def train(self, job: TrainingJob) -> Trained:

@@ -16,8 +16,8 @@ from tensorese.models.network import ProgramBatch
 from tensorese.models.tlp import MTLTLP, TLP, TLPConfig, TLPNetwork, paper_config
 from tensorese.training.labels import only
 from tensorese.training.recipes.base import (
+    DataSelection,
     Recipe,
-    Selection,
     Sides,
     Trained,
     TrainingJob,
@@ -45,7 +45,7 @@ class TLPRecipe(Recipe):
     fit: TrainConfig = field(default_factory=TrainConfig)
 
     @classmethod
-    def named(cls, kind: str, preset: str, selection: Selection) -> Self:
+    def named(cls, kind: str, preset: str, selection: DataSelection) -> Self:
         known: Literal["tlp", "mtl-tlp"] = "mtl-tlp" if kind == "mtl-tlp" else "tlp"
         return cls(selection=selection, kind=known, preset=preset)
 

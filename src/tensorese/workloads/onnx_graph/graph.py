@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorese.workloads.errors import ModelError, first_line
+from tensorese.workloads.errors import NetworkError, first_line
 
 Array = NDArray[Any]
 _MOST_COMPUTED = 1 << 26  # elements of a constant worth storing
@@ -30,11 +30,11 @@ _RANDOM = {
 }
 
 
-class ShapeClash(ModelError):
+class ShapeClash(NetworkError):
     """The shapes that were chosen do not fit the network."""
 
 
-class Undecided(ModelError):
+class Undecided(NetworkError):
     """A branch or a count that depends on the value of inputs."""
 
     def __init__(self, message: str, inputs: Mapping[str, float]) -> None:
@@ -277,7 +277,7 @@ class Graph:
         for rule in self.rules.get((call.domain, call.op), ()):
             try:
                 made = rule(self, call)
-            except ModelError:
+            except NetworkError:
                 raise
             except Exception as error:
                 self.note(f"{call.op} stays as it is, rewriting it failed: {first_line(error)}")
@@ -289,7 +289,7 @@ class Graph:
     def keep(self, call: Node) -> list[str]:
         """The node as it is, its outputs' types inferred."""
         if call.domain:
-            raise ModelError(
+            raise NetworkError(
                 f"operators must be ONNX's own, but {call.op} is of domain {call.domain!r}; "
                 "export the model without it"
             )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorese.workloads.errors import ModelError
+from tensorese.workloads.errors import NetworkError
 from tensorese.workloads.onnx_graph.graph import Graph, Node
 
 _BY_VALUE = ("NonZero", "NonMaxSuppression", "Unique", "Compress")
@@ -234,7 +234,7 @@ def conv_transpose(g: Graph, node: Node) -> Sequence[str] | None:
 
 
 def depends_on_values(graph: Graph, node: Node) -> Sequence[str]:
-    raise ModelError(
+    raise NetworkError(
         f"every shape must be known before it runs, but that of {node.op} {node.name!r} depends "
         "on values; export the network without it, up to its inputs"
     )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tensorese.records.nouns import TensorSpec
-from tensorese.workloads.errors import ModelError, first_line
+from tensorese.workloads.errors import NetworkError, first_line
 from tensorese.workloads.onnx_graph import operators, quantised, recurrent, resize
 from tensorese.workloads.onnx_graph.control import CONTROL
 from tensorese.workloads.onnx_graph.graph import Array, Graph, Rule
@@ -53,10 +53,10 @@ def plain(model: Any, inputs: Mapping[str, TensorSpec], values: Mapping[str, Arr
     try:
         names = graph.walk(model.graph.node, {}, set(wanted))
         return _written(graph, [names.get(name, name) for name in wanted])
-    except ModelError:
+    except NetworkError:
         raise
     except Exception as error:
-        raise ModelError(f"the graph cannot be made plain: {first_line(error)}") from None
+        raise NetworkError(f"the graph cannot be made plain: {first_line(error)}") from None
 
 
 def _written(graph: Graph, outputs: list[str]) -> Plain:

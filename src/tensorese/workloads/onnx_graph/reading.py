@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from tensorese.workloads.errors import ModelError, first_line
+from tensorese.workloads.errors import NetworkError, first_line
 
 
 def read(path: Path) -> Any:
@@ -18,13 +18,13 @@ def read(path: Path) -> Any:
     except Exception:
         model = None
     if model is None or not model.graph.node:
-        raise ModelError(f"{path} is no model: neither ONNX nor a torch.export archive (.pt2)")
+        raise NetworkError(f"{path} is no model: neither ONNX nor a torch.export archive (.pt2)")
     _load_data(onnx, model, path)
     if model.functions:
         try:
             return onnx.inliner.inline_local_functions(model, True)
         except Exception as error:
-            raise ModelError(
+            raise NetworkError(
                 f"the functions in {path} cannot be inlined: {first_line(error)}"
             ) from (None)
     return model
@@ -36,12 +36,12 @@ def _load_data(onnx: Any, model: Any, path: Path) -> None:
         place = {entry.key: entry.value for entry in tensor.external_data}.get("location", "")
         parts = PurePosixPath(place.replace("\\", "/"))
         if parts.is_absolute() or ".." in parts.parts:
-            raise ModelError(
+            raise NetworkError(
                 f"external data must lie in the model's folder, but {path} names {place!r}; "
                 "move it there and save the model anew"
             )
         if not (folder / place).is_file():
-            raise ModelError(
+            raise NetworkError(
                 f"{path} keeps {tensor.name!r} in {folder / place}, which is missing; "
                 "put that file beside the model"
             )
@@ -51,9 +51,9 @@ def _load_data(onnx: Any, model: Any, path: Path) -> None:
             tensor.data_location = onnx.TensorProto.DEFAULT
             del tensor.external_data[:]
     except Exception as error:
-        raise ModelError(f"the external data of {path} cannot be read: {first_line(error)}") from (
-            None
-        )
+        raise NetworkError(
+            f"the external data of {path} cannot be read: {first_line(error)}"
+        ) from (None)
 
 
 def _external(onnx: Any, model: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tensorese.records.nouns import TensorSpec
-from tensorese.workloads.errors import ModelError
+from tensorese.workloads.errors import NetworkError
 from tensorese.workloads.onnx_graph.graph import Array, Undecided
 from tensorese.workloads.onnx_graph.plain import plain
 
@@ -66,7 +66,7 @@ def settle(model: Any, fixed: Fixed, path: Path) -> Settled:
     values = {n: _value(declared[n], closed[n], v, path) for n, v in fixed.values.items()}
     open_ = [name for name, shape in closed.items() if shape is None and name not in values]
     if open_:
-        raise ModelError(
+        raise NetworkError(
             _all_open(model, [declared[n] for n in open_], declared, closed, values, path)
         )
     inputs = {
@@ -86,7 +86,7 @@ def _declared(model: Any) -> Iterator[_Declared]:
             continue
         tensor = value.type.tensor_type
         if not tensor.elem_type:
-            raise ModelError(f"every input must be a tensor, but {value.name!r} is none")
+            raise NetworkError(f"every input must be a tensor, but {value.name!r} is none")
         extents: tuple[int | str, ...] | None = None
         if tensor.HasField("shape"):
             # Exporters write 0 and -1 for what they do not know.
@@ -110,7 +110,7 @@ def _named_shapes(
         free = [name for name in declared if name not in fixed.values]
         if len(free) != 1:
             names = ", ".join(declared)
-            raise ModelError(
+            raise NetworkError(
                 f"{path} has inputs {names}: name the shape's input, e.g. --shape "
                 f"{free[0] if free else 'NAME'}=1x128"
             )
@@ -126,13 +126,13 @@ def _check_names(
 ) -> None:
     for name in (*shapes, *fixed.values):
         if name not in declared:
-            raise ModelError(f"{path} has no input {name!r}{_near(name, declared)}")
+            raise NetworkError(f"{path} has no input {name!r}{_near(name, declared)}")
     symbols = {
         e for one in declared.values() for e in one.extents or () if isinstance(e, str) and e
     }
     for name in fixed.dims:
         if name not in symbols:
-            raise ModelError(f"{path} has no open dimension {name!r}{_near(name, symbols)}")
+            raise NetworkError(f"{path} has no open dimension {name!r}{_near(name, symbols)}")
 
 
 def _near(name: str, known: Any) -> str:
@@ -154,7 +154,7 @@ def _closed(
     clash = [e for e, s in zip(extents, shape, strict=False) if isinstance(e, int) and e != s]
     if len(shape) != len(extents) or clash:
         got = "x".join(map(str, shape))
-        raise ModelError(f"input {one.name!r} of {path} is {one.said}, but got {got}")
+        raise NetworkError(f"input {one.name!r} of {path} is {one.said}, but got {got}")
     return shape
 
 
@@ -169,11 +169,13 @@ def _value(
         shape = () if len(numbers) == 1 and not one.extents else (len(numbers),)
     size = int(np.prod(shape))
     if len(numbers) not in (1, size):
-        raise ModelError(
+        raise NetworkError(
             f"input {one.name!r} of {path} has {size} elements, but --value has {len(numbers)}"
         )
     if one.dtype.kind in "iub" and any(number != int(number) for number in numbers):
-        raise ModelError(f"input {one.name!r} of {path} is {one.dtype}, but --value has fractions")
+        raise NetworkError(
+            f"input {one.name!r} of {path} is {one.dtype}, but --value has fractions"
+        )
     return np.broadcast_to(np.array(numbers, one.dtype), (size,)).reshape(shape)
 
 
@@ -223,7 +225,7 @@ def _example(
                     if shapes.get(name) is not None and name not in given:
                         given[name] = np.full(shapes[name], number, declared[name].dtype)
                         told.append(f"--value {shlex.quote(f'{name}={number:g}')}")
-            except ModelError:
+            except NetworkError:
                 break
     return first
 

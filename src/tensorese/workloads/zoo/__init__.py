@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tensorese.errors import did_you_mean
-from tensorese.workloads.errors import ModelError
+from tensorese.workloads.errors import NetworkError
 from tensorese.workloads.network import parse_extents
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def parse(text: str) -> tuple[str, tuple[int, ...]]:
     name = squeezed.get(_squeeze(given))
     if name is None:
         hint = did_you_mean(given.lower().replace("-", "_"), ZOO)
-        raise ModelError(f"the zoo has no network {given!r}{hint}; it has: {', '.join(ZOO)}")
+        raise NetworkError(f"the zoo has no network {given!r}{hint}; it has: {', '.join(ZOO)}")
     return name, _shape(name, wanted) if "@" in text else ZOO[name].shape
 
 
@@ -94,11 +94,11 @@ def _shape(name: str, text: str) -> tuple[int, ...]:
     fixed = [i for i in range(len(entry.shape)) if i not in entry.free]
     if len(shape) != len(entry.shape) or any(shape[i] != entry.shape[i] for i in fixed):
         rule = "x".join("N" if i in entry.free else str(e) for i, e in enumerate(entry.shape))
-        raise ModelError(f"{name} takes a shape {rule} (published: {example}), but got {text!r}")
+        raise NetworkError(f"{name} takes a shape {rule} (published: {example}), but got {text!r}")
     sides = [shape[i] for i in entry.free if i > 0]
     if any(not entry.least <= side <= entry.most for side in sides):
         limits = f"sides (or a length) from {entry.least} to {entry.most}"
-        raise ModelError(f"{name} needs {limits}, but got {text!r}; published: {example}")
+        raise NetworkError(f"{name} needs {limits}, but got {text!r}; published: {example}")
     return shape
 
 

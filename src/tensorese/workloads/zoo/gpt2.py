@@ -11,7 +11,7 @@ VOCABULARY, POSITIONS = 50257, 1024
 LAYERS, WIDTH, HEADS = 12, 768, 12
 
 
-class Block(nn.Module):
+class GPT2Block(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.norm_1, self.norm_2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
@@ -30,7 +30,7 @@ class Gpt2(nn.Module):
         super().__init__()
         self.word = nn.Embedding(VOCABULARY, WIDTH)
         self.position = nn.Embedding(POSITIONS, WIDTH)
-        self.blocks = nn.Sequential(*(Block() for _ in range(LAYERS)))
+        self.blocks = nn.Sequential(*(GPT2Block() for _ in range(LAYERS)))
         self.norm = nn.LayerNorm(WIDTH)
 
     def forward(self, ids: Tensor) -> Tensor:  # [n, s] -> logits [n, s, vocabulary]

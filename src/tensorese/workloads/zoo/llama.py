@@ -38,7 +38,7 @@ def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:  # [n, h, s, d]
     return x * cosine + torch.cat([-high, low], -1) * sine
 
 
-class Block(nn.Module):
+class LlamaBlock(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.norm_1, self.norm_2 = RmsNorm(), RmsNorm()
@@ -65,7 +65,7 @@ class Llama(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.word = nn.Embedding(VOCABULARY, WIDTH)
-        self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
+        self.blocks = nn.ModuleList(LlamaBlock() for _ in range(LAYERS))
         self.norm = RmsNorm()
         self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
         cosine, sine = turns(POSITIONS)

@@ -11,7 +11,7 @@ def conv_bn(c_in: int, c_out: int, kernel: int, stride: int) -> nn.Sequential:
     return nn.Sequential(conv, nn.BatchNorm3d(c_out))
 
 
-class Block(nn.Module):
+class VideoBlock(nn.Module):
     def __init__(self, c_in: int, c_out: int, stride: int) -> None:
         super().__init__()
         second = conv_bn(c_out, c_out, 3, 1)
@@ -27,6 +27,9 @@ def r3d_18() -> nn.Module:
     layers: list[nn.Module] = [first, nn.BatchNorm3d(64), nn.ReLU()]
     c_in = 64
     for channels in (64, 128, 256, 512):
-        layers += [Block(c_in, channels, 1 if channels == 64 else 2), Block(channels, channels, 1)]
+        layers += [
+            VideoBlock(c_in, channels, 1 if channels == 64 else 2),
+            VideoBlock(channels, channels, 1),
+        ]
         c_in = channels
     return nn.Sequential(*layers, nn.AdaptiveAvgPool3d(1), nn.Flatten(), nn.Linear(512, 400))

@@ -14,7 +14,7 @@ from tensorese.workloads.zoo.attention import attend, split_heads
 PATCH, PUBLISHED, LAYERS, EPS = 16, 224, 12, 1e-6
 
 
-class Block(nn.Module):
+class ViTBlock(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
@@ -35,7 +35,7 @@ class Vit(nn.Module):
         self.patches = nn.Conv2d(3, width, PATCH, PATCH)
         self.first = nn.Parameter(torch.randn(1, 1, width))
         self.position = nn.Parameter(torch.randn(1, (PUBLISHED // PATCH) ** 2 + 1, width))
-        self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(LAYERS)))
+        self.blocks = nn.Sequential(*(ViTBlock(width, heads) for _ in range(LAYERS)))
         self.norm, self.head = nn.LayerNorm(width, EPS), nn.Linear(width, 1000)
 
     def forward(self, x: Tensor) -> Tensor:  # [n, 3, h, w] -> [n, 1000]
