@@ -21,8 +21,8 @@ pytestmark = pytest.mark.null
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     found: dict[str, Any] = {}
 
-    def remember(model: str, target: str, **options: Any) -> RunOutcome:
-        found.update(options, model=model, target=target)
+    def remember(model: str, inputs: Any, target: str, **options: Any) -> RunOutcome:
+        found.update(options, model=model, target=target, inputs=inputs)
         return RunOutcome(
             path=Path("run"), state="finished", reason="", trials=0, seconds=0.0, winners={}
         )

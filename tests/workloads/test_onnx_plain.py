@@ -17,7 +17,7 @@ from onnx_support import (  # noqa: E402
     operators_of,
     outputs_of,
 )
-from tensorese.workloads import ModelError  # noqa: E402
+from tensorese.workloads import NetworkError  # noqa: E402
 from tensorese.workloads.onnx_graph.graph import ShapeClash, Undecided  # noqa: E402
 
 pytestmark = pytest.mark.null
@@ -354,14 +354,14 @@ def test_quantised_convolutions_give_whole_numbers_where_they_are_read() -> None
 def test_an_operator_of_a_custom_domain_is_named() -> None:
     inputs = {"x": floats(2)}
     model = model_of([node("Frobnicate", "x", domain="custom")], inputs)
-    with pytest.raises(ModelError, match="Frobnicate is of domain 'custom'"):
+    with pytest.raises(NetworkError, match="Frobnicate is of domain 'custom'"):
         made_plain(model, inputs)
 
 
 def test_shapes_that_depend_on_values_are_refused_unless_these_are_constant() -> None:
     inputs = {"x": floats(2)}
     model = model_of([node("NonZero", "x")], inputs)
-    with pytest.raises(ModelError, match="that of NonZero '' depends on values"):
+    with pytest.raises(NetworkError, match="that of NonZero '' depends on values"):
         made_plain(model, inputs)
     nodes = [node("NonZero", "c", "p"), node("Gather", "x p")]
     assert check(model_of(nodes, inputs, {"c": np.array([0, 1])}), inputs) == {"Gather"}

@@ -9,7 +9,7 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="needs the extra `onnx`")
 pytest.importorskip("onnxruntime")
 from onnx_support import floats, model_of, node  # noqa: E402
-from tensorese.workloads import ModelError  # noqa: E402
+from tensorese.workloads import NetworkError  # noqa: E402
 from tensorese.workloads.onnx_graph import read  # noqa: E402
 
 pytestmark = pytest.mark.null
@@ -37,7 +37,7 @@ def test_data_beside_the_file_is_read(tmp_path: Path) -> None:
 def test_missing_data_is_named(tmp_path: Path) -> None:
     path = saved(tmp_path)
     (tmp_path / "m.data").unlink()
-    with pytest.raises(ModelError, match=r"keeps 'w' in .*m\.data, which is missing"):
+    with pytest.raises(NetworkError, match=r"keeps 'w' in .*m\.data, which is missing"):
         read(path)
 
 
@@ -46,7 +46,7 @@ def test_data_outside_the_folder_is_not_opened(location: str, tmp_path: Path) ->
     folder = tmp_path / "model"
     folder.mkdir()
     (tmp_path / "secret").write_bytes(WEIGHT.tobytes())
-    with pytest.raises(ModelError, match="must lie in the model's folder"):
+    with pytest.raises(NetworkError, match="must lie in the model's folder"):
         read(saved(folder, location))
 
 
@@ -56,13 +56,13 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     path = saved(folder)
     (folder / "m.data").rename(tmp_path / "secret")
     (folder / "m.data").symlink_to(tmp_path / "secret")
-    with pytest.raises(ModelError, match="external data"):
+    with pytest.raises(NetworkError, match="external data"):
         read(path)
 
 
 def test_damaged_data_is_said_in_a_line(tmp_path: Path) -> None:
     path = saved(tmp_path)
     (tmp_path / "m.data").write_bytes(b"short")
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(NetworkError) as caught:
         read(path)
     assert "\n" not in str(caught.value)

@@ -11,7 +11,7 @@ onnx = pytest.importorskip("onnx", reason="needs the extra `onnx`")
 pytest.importorskip("onnxruntime")
 from onnx_support import floats, model_of, node  # noqa: E402
 from tensorese.cli.shape_options import fixed_by  # noqa: E402
-from tensorese.workloads import ModelError  # noqa: E402
+from tensorese.workloads import NetworkError  # noqa: E402
 from tensorese.workloads.onnx_graph import Fixed, plain, settle  # noqa: E402
 from test_onnx_plain import choice  # noqa: E402
 
@@ -40,7 +40,7 @@ def test_dimensions_and_shapes_close_what_is_open() -> None:
 
 def test_all_open_shapes_are_named_with_options_that_work() -> None:
     model = two_inputs()
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(NetworkError) as caught:
         settle(model, Fixed(), PATH)
     text = str(caught.value)
     assert "'image' is batchx3x?x?" in text and "'ids' is batchxlength" in text
@@ -66,7 +66,7 @@ def test_the_example_is_tried_and_names_values_that_decide() -> None:
     weights = {"two": np.array([2]), "want": np.array(16000)}
     shapes = {"x": ["n", 3, "h", "w"]}
     model = model_of(nodes, inputs, weights, shapes=shapes)
-    with pytest.raises(ModelError, match=r"--shape x=1x3x48x320 --value rate=16000$"):
+    with pytest.raises(NetworkError, match=r"--shape x=1x3x48x320 --value rate=16000$"):
         settle(model, Fixed(), PATH)
 
 
@@ -91,7 +91,7 @@ def test_the_example_is_tried_and_names_values_that_decide() -> None:
     ],
 )
 def test_what_does_not_fit_is_refused_in_a_line(fixed: dict[str, Any], says: str) -> None:
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(NetworkError) as caught:
         settle(two_inputs(), Fixed(**fixed), PATH)
     assert says in str(caught.value) and "\n" not in str(caught.value)
 
