@@ -18,13 +18,13 @@ pytestmark = pytest.mark.null
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
 
     def remember(model: str, inputs: Any, target: str, **options: Any) -> RunOutcome:
         found.update(options, model=model, target=target, inputs=inputs)
         return RunOutcome(
-            path=Path("run"), state="finished", reason="", trials=0, seconds=0.0, winners={}
+            path=tmp_path, state="finished", reason="", trials=0, seconds=0.0, winners={}
         )
 
     monkeypatch.setattr(api, "tune", remember)
