@@ -7,7 +7,7 @@
 
 Both fetch the files of tests/workloads/wild_support.py (wheels from the package index, exports
 from torch; `pip install '.[wild]'` for the latter), and write a row a file to
-results/models_that_work.jsonl; a file that has a row is not run again. `check` imports and compiles
+results/models_that_work/files.jsonl; a file that has a row is not run again. `check` imports and compiles
 untuned, `tune` tunes with two trials a task. `operators` runs ONNX's own
 test cases of every operator through the importer. `report` writes docs/models-that-work.md.
 Times are of a machine that may be busy: they say seconds or minutes, no more.
@@ -33,8 +33,8 @@ import numpy as np
 from common import RESULTS, ROOT, provenance, write_result
 
 sys.path.insert(0, str(ROOT / "tests" / "workloads"))
-ROWS = RESULTS / "models_that_work.jsonl"
-CASES = RESULTS / "onnx_operators.json"
+ROWS = RESULTS / "models_that_work" / "files.jsonl"
+CASES = RESULTS / "models_that_work" / "operators.json"
 PAGE = ROOT / "docs" / "models-that-work.md"
 LIMIT = 1e-3  # of an output's largest value
 SECONDS = 900
@@ -196,7 +196,7 @@ def operators() -> None:
             said = pipe.read()
         os.waitpid(child, 0)
         results[operator][name] = said or "crash"
-    write_result(CASES.stem, {"cases": results})
+    write_result("models_that_work", {"cases": results}, CASES.stem)
 
 
 def _cases() -> Iterator[tuple[str, str, Any, list[Any], list[Any]]]:

@@ -71,7 +71,8 @@ def test_what_cannot_be_exported_is_refused_in_a_line(tmp_path: Path) -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x + 1 if x.sum() > 0 else x
 
-    with pytest.raises(NetworkError, match=r"torch.export must be able to take Branching") as caught:
+    refused = r"torch.export must be able to take Branching"
+    with pytest.raises(NetworkError, match=refused) as caught:
         tensorese.tune(Branching(), torch.randn(3), trials=4, out=tmp_path / "run")
     assert "\n" not in str(caught.value)
 
