@@ -93,7 +93,7 @@ def _child(*arguments: str) -> dict[str, Any]:
 def look(model: str, options: list[str]) -> dict[str, Any]:
     """How long the import takes, what it leaves to tune, and what it computes untuned."""
     from tensorese.cli.shape_options import fixed_by
-    from tensorese.targets import parse_target
+    from tensorese.targets import Target
     from tensorese.tvm_env import import_tvm
     from tensorese.workloads import load_network, tasks_of
 
@@ -104,7 +104,7 @@ def look(model: str, options: list[str]) -> dict[str, Any]:
     began = time.time()
     network = load_network(model, **fixed_by(*(named[f"--{n}"] for n in ("shape", "dim", "value"))))
     seconds = round(time.time() - began, 1)
-    tasks = tasks_of(network, parse_target("host"), winograd=True)
+    tasks = tasks_of(network, Target.parse("host").to_json(), winograd=True)
     inputs = {one.name: "x".join(map(str, one.spec.shape)) for one in network.inputs}
     return _agreement(network, _untuned(network), 0) | {
         "import_s": seconds,
@@ -221,7 +221,7 @@ def _cases() -> Iterator[tuple[str, str, Any, list[Any], list[Any]]]:
 def _case(model: Any, inputs: list[Any], outputs: list[Any]) -> str:
     import onnx
 
-    from tensorese.targets import parse_target
+    from tensorese.targets import Target
     from tensorese.tvm_env import import_tvm
     from tensorese.workloads import load_network, prepare
 
@@ -239,7 +239,7 @@ def _case(model: Any, inputs: list[Any], outputs: list[Any]) -> str:
         path = Path(folder) / "case.onnx"
         onnx.save(model, str(path))
         network = load_network(path)
-    target = parse_target("host")
+    target = Target.parse("host").to_json()
     quick = tvm.target.Target({**json.loads(target), "opt-level": 0})
     machine = tvm.relax.VirtualMachine(
         tvm.compile(prepare(network.module, target), quick), tvm.cpu()
