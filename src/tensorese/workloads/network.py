@@ -49,9 +49,9 @@ class Network:
     def example(self, seed: int = 0) -> list[Array]:
         """Seeded input of the right shapes and kinds.
 
-        With seed 0 the inputs in `given` stay as they are, else they are shuffled: other values, but as
-        plausible.
-        Others are drawn, integers from what the tables that they are looked up in allow.
+        With seed 0 the inputs in `given` stay as they are, else they are shuffled: other values,
+        but as plausible. The rest are drawn, integers from what the tables that they are looked up
+        in allow.
         """
         random = np.random.default_rng(seed)
         return [self._draw(random, at, seed) for at in range(len(self.inputs))]
