@@ -23,10 +23,10 @@ Range = tuple[int, int]
 def anonymous() -> list[Range]:
     """Addresses of this process's own memory, as the kernel joins it; empty where it cannot say."""
     try:
-        found = _LINE.findall(_MAPS.read_text())
+        ranges = _LINE.findall(_MAPS.read_text())
     except OSError:
         return []
-    return [(int(start, 16), int(end, 16)) for start, end in found]
+    return [(int(start, 16), int(end, 16)) for start, end in ranges]
 
 
 def added(before: list[Range], after: list[Range]) -> list[Range]:

@@ -2,7 +2,7 @@
 
 Inside it is an object; records, messages and run folders have its JSON.
 
-Free of TVM except where LLVM is asked for the CPU's name, so that a wrong flag is answered fast.
+Free of TVM except where LLVM names the CPU, so that a wrong flag is reported fast.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CUDA_DEVICES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What TVM compiles for. Two that say the same are equal, however they were spelled."""
+    """What TVM compiles for. Two of the same meaning are equal, however they were spelled."""
 
     kind: str
     """`llvm`, `cuda`, ..."""
@@ -52,9 +52,9 @@ class Target:
     arch: str = ""
     """Of a GPU: `sm_90`."""
     cores: int = 0
-    """That a CPU's programs use; 0 where it does not say."""
+    """That a CPU's programs use; 0 where it is not stated."""
     attributes: tuple[tuple[str, Any], ...] = ()
-    """Whatever else TVM is told, by name."""
+    """Further attributes of a TVM target, by name."""
 
     @classmethod
     def parse(cls, text: str, *, cores: int | None = None) -> Target:
@@ -76,7 +76,7 @@ class Target:
 
     @classmethod
     def from_json(cls, text: str) -> Target:
-        """What `to_json` wrote, into a record, a message or a run folder; TVM is not asked."""
+        """What `to_json` wrote, into a record, a message or a run folder; without TVM."""
         spec = json.loads(text)
         if not isinstance(spec, dict) or not isinstance(spec.get("kind"), str):
             raise TargetError(f'a target object must have a "kind", but got {text!r}; e.g. "llvm"')
@@ -92,8 +92,8 @@ class Target:
     def to_dict(self) -> dict[str, Any]:
         """As TVM takes it."""
         fields = {key: getattr(self, field) for key, field in _FIELDS.items()}
-        said = {key: value for key, value in fields.items() if value}
-        return {"kind": self.kind, **said, **{k: _thawed(v) for k, v in self.attributes}}
+        stated = {key: value for key, value in fields.items() if value}
+        return {"kind": self.kind, **stated, **{k: _thawed(v) for k, v in self.attributes}}
 
     def to_json(self) -> str:
         """Canonical."""
@@ -163,7 +163,7 @@ def _cpuinfo(key: str) -> str:
 
 
 def _caches(root: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> dict[str, int]:
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for index in sorted(root.glob("index*")):
         try:
             level = (index / "level").read_text().strip()
@@ -173,8 +173,8 @@ def _caches(root: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> dict[str
             continue
         if kind != "Instruction":
             scale = {"K": 1024, "M": 1024**2}.get(size[-1:], 1)
-            found[f"L{level}" + ("d" if kind == "Data" else "")] = int(size.rstrip("KM")) * scale
-    return found
+            sizes[f"L{level}" + ("d" if kind == "Data" else "")] = int(size.rstrip("KM")) * scale
+    return sizes
 
 
 def _llvm_cpu() -> str:

@@ -104,7 +104,7 @@ def toolchain_of(kind: str) -> dict[str, str]:
     """What compiled a program, for its record; imports TVM."""
     tvm = import_tvm(kind)
     ffi = importlib.import_module("tvm_ffi")
-    found = {
+    versions = {
         "tensorese": __version__,
         "tvm": version_of("apache-tvm") or str(tvm.__version__),
         "tvm_ffi": version_of("apache-tvm-ffi") or str(getattr(ffi, "__version__", "")),
@@ -112,7 +112,7 @@ def toolchain_of(kind: str) -> dict[str, str]:
         "python": platform.python_version(),
     }
     if kind == "llvm":
-        found["lowering"] = lowering.VERSION
+        versions["lowering"] = lowering.VERSION
     if kind == "cuda":
-        found["cuda"] = str(tvm.support.libinfo().get("CUDA_VERSION", ""))
-    return found
+        versions["cuda"] = str(tvm.support.libinfo().get("CUDA_VERSION", ""))
+    return versions

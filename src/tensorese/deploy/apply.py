@@ -146,10 +146,10 @@ class Kernel:
             return arguments
         tvm = import_tvm()
         reference = importlib.import_module("tensorese.measure.reference")
-        given = [_array(tvm, argument) for argument in arguments]
-        relaid = reference.relayout_inputs(self.scheduled, given)
+        arrays = [_array(tvm, argument) for argument in arguments]
+        relaid = reference.relayout_inputs(self.scheduled, arrays)
         made = list(arguments)
-        for at, (old, new) in enumerate(zip(given, relaid, strict=True)):
+        for at, (old, new) in enumerate(zip(arrays, relaid, strict=True)):
             if new is not old:
                 if not isinstance(arguments[at], tvm.ir.GenericConst):
                     raise DeployError("only constant weights may be re-laid, but one is computed")
@@ -194,8 +194,8 @@ def _rewritten(prepared: Any, kernels: Mapping[Any, Kernel]) -> Any:
                 made[old] = self.builder_.add_func(kernel.function, f"{old.name_hint}_scheduled")
                 kernel.names[str(made[old].name_hint)] = kernel.workload_id
             packed = relax.Tuple(kernels[old].packed(arguments))
-            given = [made[old], packed, *call.args[2:]]
-            return relax.Call(call.op, given, call.attrs, call.ty_args)
+            operands = [made[old], packed, *call.args[2:]]
+            return relax.Call(call.op, operands, call.attrs, call.ty_args)
 
     caller = Caller(prepared)
     for var, function in prepared.functions.items():

@@ -43,7 +43,7 @@ class Contender:
         return self._process.pid
 
     def ask(self, message: Mapping[str, Any], limit: float = 600.0) -> dict[str, Any]:
-        """The reply; a system that fails, dies or overruns `limit` raises with its own words."""
+        """The reply; a system that fails, dies or overruns `limit` raises with its error."""
         timer = threading.Timer(limit, self._process.kill)
         timer.start()
         try:
@@ -69,8 +69,8 @@ class Contender:
         code = self._process.wait()
         self._log.seek(0)
         lines = [line.strip() for line in self._log.read().splitlines() if line.strip()]
-        said = f": {lines[-1][:300]}" if lines else ""
-        return f"died (exit code {code}){said}"
+        last_line = f": {lines[-1][:300]}" if lines else ""
+        return f"died (exit code {code}){last_line}"
 
     def end(self) -> None:
         if self._process.stdin is not None:
@@ -91,8 +91,8 @@ def _environment() -> dict[str, str]:
     """The child finds this very package, and no thread count of its parent's."""
     root = str(Path(__file__).resolve().parents[2])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    kept = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
-    return {**kept, "PYTHONPATH": os.pathsep.join(paths)}
+    environment = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+    return {**environment, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 class Arena(AbstractContextManager["Arena"]):

@@ -26,26 +26,26 @@ def bench_run(
 
     `unpacked` adds the same programs on weights left in the network's own order.
     """
-    found = read_run(run)
+    tuned_run = read_run(run)
     load(run)  # a missing or foreign library is answered before anything is built
     with tempfile.TemporaryDirectory(prefix="tensorese-") as name:
         scratch = Path(name)
-        built = prepare_run(found, on_step)
-        libraries = {"tuned": found.library}
+        built = prepare_run(tuned_run, on_step)
+        libraries = {"tuned": tuned_run.library}
         if untuned:
             libraries["untuned"] = scratch / "untuned.so"
             on_step("compiling the untuned network")
-            build_library(built.direct, found.target, libraries["untuned"])
+            build_library(built.direct, tuned_run.target, libraries["untuned"])
         if unpacked:
             libraries["unpacked"] = scratch / "unpacked.so"
             on_step("compiling without packed weights")
-            module = prepare_run(found, lambda _: None, prepack=False).applied.module
-            build_library(module, found.target, libraries["unpacked"])
+            module = prepare_run(tuned_run, lambda _: None, prepack=False).applied.module
+            build_library(module, tuned_run.target, libraries["unpacked"])
         with make_arena(built, scratch, libraries) as arena:
             for one in arena.contenders:
                 arena.outputs(one)
             on_step(f"timing {', '.join(arena.contenders)}")
             result = measure(built, arena, timing or Timing())
-    result |= {"model": found.model, "network": found.network, "target": found.target}
-    write_object(found.path / BENCH, result)
+    result |= {"model": tuned_run.model, "network": tuned_run.network, "target": tuned_run.target}
+    write_object(tuned_run.path / BENCH, result)
     return result

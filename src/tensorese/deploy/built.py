@@ -36,7 +36,7 @@ class Built:
         return replace(self, run=run, applied=applied)
 
     def contender(self, library: Path) -> dict[str, Any]:
-        """How a process is told to run a library of this network."""
+        """The message that makes a process run a library of this network."""
         signature = self.signature.to_dict()
         return {"kind": "library", "library": str(library), "signature": signature}
 

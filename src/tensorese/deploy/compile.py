@@ -60,14 +60,14 @@ def compile_run(
     allows.
     """
     started = time.monotonic()
-    found = read_run(run)
+    tuned_run = read_run(run)
     with tempfile.TemporaryDirectory(prefix="tensorese-") as name:
         scratch = Path(name)
-        built = prepare_run(found, on_step, prepack=prepack)
+        built = prepare_run(tuned_run, on_step, prepack=prepack)
         tuned = scratch / "tuned.so"
         on_step(f"compiling {len(built.applied.tuned)} tuned kernels")
-        build_library(built.applied.module, found.target, tuned)
-        build_library(built.direct, found.target, scratch / "untuned.so")
+        build_library(built.applied.module, tuned_run.target, tuned)
+        build_library(built.direct, tuned_run.target, scratch / "untuned.so")
         libraries = {"tuned": tuned, "untuned": scratch / "untuned.so"}
         with make_arena(built, scratch, libraries, until) as arena:
             on_step("verifying outputs")
@@ -121,7 +121,7 @@ def make_arena(
 ) -> Arena:
     """Our libraries and whatever else can run the model here, loaded and ready.
 
-    The source can always tell whether outputs are right; a rival needs time before `until`.
+    The source always checks whether outputs are right; a rival needs time before `until`.
     """
     run = built.run
     source = "onnxruntime" if is_onnx(run.model) else "torch"
@@ -179,8 +179,8 @@ def _certificate(built: Built, library: Path) -> dict[str, Any]:
         "host": os.uname().nodename,
         "time": time.time(),
         "tasks": {
-            "tuned": {found: names.get(found, "") for found in sorted(tuned)},
-            "untuned": {found: names.get(found, "") for found in sorted(untuned)},
+            "tuned": {workload: names.get(workload, "") for workload in sorted(tuned)},
+            "untuned": {workload: names.get(workload, "") for workload in sorted(untuned)},
         },
     }
 

@@ -18,14 +18,14 @@ def write_database(
     platform = Platform(name=run.platform, target=run.target)
     records = [
         Measurement(
-            program=run.best[found].program(workload),
+            program=run.best[workload_id].program(workload),
             platform=platform,
             status=Status.OK,
-            run_secs=(run.best[found].latency,),
+            run_secs=(run.best[workload_id].latency,),
             origin="best",
         )
-        for found, workload in workloads.items()
-        if found in run.best
+        for workload_id, workload in workloads.items()
+        if workload_id in run.best
     ]
     exported = write_metaschedule(records, folder)
     return {"records": exported.written, "skipped": dict(exported.skipped)}

@@ -23,7 +23,7 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, kw_only=True)
 class Clocks:
-    """Seconds of all cores so far: busy, stolen, and of the processes that were asked about."""
+    """Seconds of all cores so far: busy, stolen, and of our own processes."""
 
     busy: float
     stolen: float
@@ -53,12 +53,12 @@ def others(before: Clocks, after: Clocks) -> list[str]:
     total = max(after.total - before.total, 1e-9)
     stolen = (after.stolen - before.stolen) / total
     foreign = (after.busy - before.busy - (after.own - before.own)) / total
-    said = []
+    disturbances = []
     if foreign > _FOREIGN:
-        said.append(f"other processes took {100 * foreign:.0f} % of the cores")
+        disturbances.append(f"other processes took {100 * foreign:.0f} % of the cores")
     if stolen > _STOLEN:
-        said.append(f"the host took {100 * stolen:.0f} % of them away")
-    return said
+        disturbances.append(f"the host took {100 * stolen:.0f} % of them away")
+    return disturbances
 
 
 def unsteady(latency: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -16,7 +16,9 @@ _SHOWN = 8
 def sum_of_tasks(run: TunedRun) -> float:
     """Weight times best latency, over the tasks that have one."""
     weights = {str(task["workload"]): int(task["weight"]) for task in run.tasks}
-    return sum(best.latency * weights.get(found, best.weight) for found, best in run.best.items())
+    return sum(
+        best.latency * weights.get(workload, best.weight) for workload, best in run.best.items()
+    )
 
 
 def kernel_rows(
@@ -28,10 +30,12 @@ def kernel_rows(
         name = str(row["kernel"])
         if name.startswith("vm."):
             continue
-        found = applied.tuned.get(name)
-        best = run.best.get(found) if found else None
+        workload = applied.tuned.get(name)
+        best = run.best.get(workload) if workload else None
         promised = best.latency * int(row["calls"]) if best else None
-        rows.append({**row, "workload": found or applied.untuned.get(name), "promised": promised})
+        rows.append(
+            {**row, "workload": workload or applied.untuned.get(name), "promised": promised}
+        )
     return rows
 
 
@@ -40,7 +44,7 @@ def explain(latency: float, rows: Sequence[Mapping[str, Any]], run: TunedRun) ->
     promised = sum_of_tasks(run)
     gap = latency / promised - 1 if promised else None
     inside = sum(float(row["secs"]) for row in rows)
-    found: dict[str, Any] = {
+    explanation: dict[str, Any] = {
         "sum_of_tasks": promised or None,
         "gap": gap,
         "kernels_in_place": inside,
@@ -48,8 +52,8 @@ def explain(latency: float, rows: Sequence[Mapping[str, Any]], run: TunedRun) ->
         "causes": [],
     }
     if gap is None or abs(gap) > GAP:
-        found["causes"] = _causes(latency, rows, latency - inside)
-    return found
+        explanation["causes"] = _causes(latency, rows, latency - inside)
+    return explanation
 
 
 def _causes(latency: float, rows: Sequence[Mapping[str, Any]], between: float) -> list[str]:
@@ -61,17 +65,17 @@ def _causes(latency: float, rows: Sequence[Mapping[str, Any]], between: float) -
     for row in tuned:
         excess = float(row["secs"]) - float(row["promised"])
         calls = f" in {row['calls']} calls" if row["calls"] > 1 else ""
-        said = (
+        cause = (
             f"{row['kernel']} takes {_ms(row['secs'])}{calls}, measured at {_ms(row['promised'])}"
         )
-        parts.append((excess, said))
+        parts.append((excess, cause))
     # Kernels are slower while they are watched, or when something disturbs the machine just then.
     if between >= 0:
         parts.append((between, f"between the kernels: {_ms(between)}"))
     else:
         parts.append((between, f"kernels took {_ms(-between)} longer while they were watched"))
     parts.sort(key=lambda part: -abs(part[0]))
-    return [said for size, said in parts[:_SHOWN] if abs(size) > 0.01 * latency]
+    return [cause for size, cause in parts[:_SHOWN] if abs(size) > 0.01 * latency]
 
 
 def _why(row: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from tensorese.records.run_folder import CERTIFICATE, LIBRARY, read_object
 from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
 
-ALIGNMENT = 64  # what TVM's generated code assumes of every pointer it is given
+ALIGNMENT = 64  # what TVM's generated code assumes of every pointer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +94,7 @@ def load(run: str | os.PathLike[str], *, pin: bool = True) -> Library:
 class Library:
     """Call it on numpy arrays or torch tensors, in order or by name; one call at a time.
 
-    Returns what it is given: arrays for arrays, tensors for tensors; a tuple for several outputs.
+    Returns the kind it gets: arrays for arrays, tensors for tensors; a tuple for several outputs.
     """
 
     def __init__(self, path: Path, signature: Signature, *, pin: bool = True) -> None:
@@ -123,19 +123,19 @@ class Library:
         return f"Library({self.path.name}: ({inputs}) -> ({outputs}))"
 
     def __call__(self, *values: Any, **named: Any) -> Any:
-        given = self._in_order(values, named) if named else values
-        if len(given) != len(self.signature.inputs):
+        inputs = self._in_order(values, named) if named else values
+        if len(inputs) != len(self.signature.inputs):
             wanted = ", ".join(map(str, self.signature.inputs))
-            raise DeployError(f"{len(given)} inputs were given, but the network takes ({wanted})")
+            raise DeployError(f"{len(inputs)} inputs were given, but the network takes ({wanted})")
         with self._lock:
-            pairs = zip(self.signature.inputs, given, strict=True)
+            pairs = zip(self.signature.inputs, inputs, strict=True)
             tensors = [self._tensor(spec, value) for spec, value in pairs]
             with self.pool:
                 results = self._main(*tensors) if self._ran else self._first(tensors)
             if self.device.dlpack_device_type() != 1:
                 self.device.sync()
             outputs = results if len(self.signature.outputs) > 1 or _many(results) else [results]
-            made = tuple(self._give_back(one, given) for one in outputs)
+            made = tuple(self._like_inputs(one, inputs) for one in outputs)
         return made if len(made) > 1 else made[0]
 
     def _first(self, tensors: Sequence[Any]) -> Any:
@@ -182,10 +182,10 @@ class Library:
         self._staged[spec.name].copyfrom(np.ascontiguousarray(array))
         return self._staged[spec.name]
 
-    def _give_back(self, output: Any, given: Sequence[Any]) -> Any:
+    def _like_inputs(self, output: Any, inputs: Sequence[Any]) -> Any:
         if any(output.data_ptr() == staged.data_ptr() for staged in self._staged.values()):
             output = output.copyto(self.device)  # a view of an input: the next call overwrites it
-        if any(hasattr(value, "requires_grad") for value in given):
+        if any(hasattr(value, "requires_grad") for value in inputs):
             torch = __import__("torch")
             return torch.from_dlpack(output)
         if self.device.dlpack_device_type() == 1:

@@ -49,9 +49,9 @@ def _network(torch: Any, onnx: Any, graph: Any, inputs: list[str], constants: An
             for held, name in self.names.items():
                 self.register_buffer(held, constants[name])
 
-        def forward(self, *given: Any) -> Any:
+        def forward(self, *arguments: Any) -> Any:
             values = {name: getattr(self, held) for held, name in self.names.items()}
-            values.update(zip(inputs, given, strict=True))
+            values.update(zip(inputs, arguments, strict=True))
             for step in steps:
                 _run(step, values)
             made = [values[one.name] for one in graph.output]

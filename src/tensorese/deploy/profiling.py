@@ -33,7 +33,7 @@ def profile(system: System, runs: int) -> list[dict[str, Any]]:
             calls[name] += 1
 
     machine = _machine(system)
-    found: dict[str, list[float]] = defaultdict(list)
+    samples: dict[str, list[float]] = defaultdict(list)
     machine.set_instrument(instrument)
     try:
         for _ in range(runs):
@@ -41,12 +41,12 @@ def profile(system: System, runs: int) -> list[dict[str, Any]]:
             calls.clear()
             system.call()
             for name, secs in taken.items():
-                found[name].append(secs)
+                samples[name].append(secs)
     finally:
         machine.set_instrument(None)  # a function that does nothing would still be called
     rows = [
         {"kernel": name, "secs": statistics.median(secs), "calls": calls[name]}
-        for name, secs in found.items()
+        for name, secs in samples.items()
     ]
     return sorted(rows, key=lambda row: -float(row["secs"]))
 

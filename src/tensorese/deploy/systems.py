@@ -173,7 +173,7 @@ def is_onnx(model: str) -> bool:
 
 
 def onnx_path(model: str) -> Path:
-    """The file without the shapes a user may have given after `@`."""
+    """The file without the shapes that may follow `@`."""
     return Path(model) if Path(model).exists() else Path(model.rpartition("@")[0])
 
 
@@ -197,7 +197,7 @@ def torch_module(model: str) -> Any:
 
 
 def _settled(module: Any) -> Any:
-    """An exported program has one mode and raises when asked for it, as the ONNX exporter does."""
+    """An exported program has one mode and raises when it is set, as the ONNX exporter does."""
     module.train = lambda _mode=True: module
     module.eval = lambda: module
     return module

@@ -61,25 +61,25 @@ def verify(built: Built, arena: Arena) -> dict[str, Any]:
 def _references(
     built: Built, arena: Arena, inputs: Sequence[list[Array]]
 ) -> dict[str, list[list[Array]] | str]:
-    """Outputs to agree with, by system; why not, where it cannot tell.
+    """Outputs to agree with, by system; where it has none, the reason.
 
     A half-precision network is compared with its source in float32. What the source computes in
     its own precision (`source`) then says how much of a difference is the precision's.
     """
     name = "onnxruntime" if is_onnx(built.run.model) else "torch"
-    found: dict[str, list[list[Array]] | str] = {
+    references: dict[str, list[list[Array]] | str] = {
         "untuned": [arena.outputs("untuned", at) for at in range(len(inputs))]
     }
     if name in arena.contenders:
         source = [arena.outputs(name, at) for at in range(len(inputs))]
-    elif built.run.kind != "llvm":  # the source takes no part in the race, but it can tell
+    elif built.run.kind != "llvm":  # the source is not timed, but can be compared with
         source = [built.network.reference(arrays) for arrays in inputs]
     else:
-        return {**found, name: arena.absent.get(name, "absent")}
+        return {**references, name: arena.absent.get(name, "absent")}
     if built.network.widened is None:
-        return {**found, name: source}
+        return {**references, name: source}
     wide = [built.network.widened(arrays) for arrays in inputs]
-    return {**found, f"{name} in float32": wide, "source": source}
+    return {**references, f"{name} in float32": wide, "source": source}
 
 
 def _allowed(built: Built, against: Any, got: Sequence[Array]) -> list[float]:
@@ -122,8 +122,8 @@ def _blame(built: Built, arena: Arena, at: int, rule: str) -> DeployError:
             if best is None:
                 what = f"{name}, which is untuned"
                 return DeployError(f"{rule}; the first wrong kernel is {what}; nothing is shipped")
-            said = f"{rule}; the first wrong kernel is the program of {best.name} ({workload})"
-            return WrongKernel(said, workload, error)
+            message = f"{rule}; the first wrong kernel is the program of {best.name} ({workload})"
+            return WrongKernel(message, workload, error)
     finally:
         if other == _SAME_KERNELS:
             arena.drop(other, "")

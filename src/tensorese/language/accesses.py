@@ -126,13 +126,13 @@ class _Reader:
         self.free = self._free()
 
     def blocks(self) -> tuple[Block, ...]:
-        found = []
+        blocks = []
         for node in self.nodes:
             if str(node["type"]).endswith("SBlock") and node["data"]["iter_vars"] is not None:
                 block = self._block(node["data"])
                 if block.extents:
-                    found.append(block)
-        return tuple(found)
+                    blocks.append(block)
+        return tuple(blocks)
 
     def _free(self) -> frozenset[int]:
         """Variables of the parameters whose layout is free."""
@@ -143,7 +143,7 @@ class _Reader:
             pairs = zip(attributes[0::2], attributes[1::2], strict=True)
             places = [self._list(value) for key, value in pairs if self._is_free(key)]
             params = self._list(node["data"]["params"])
-            return frozenset(params[self._number(k)] for found in places for k in found)
+            return frozenset(params[self._number(k)] for indices in places for k in indices)
         return frozenset()
 
     def _is_free(self, key: int) -> bool:
@@ -206,8 +206,8 @@ class _Reader:
         return self.nodes[place]["data"]
 
     def _list(self, place: int) -> list[int]:
-        found: list[int] = self.nodes[place]["data"]
-        return found
+        items: list[int] = self.nodes[place]["data"]
+        return items
 
 
 def box(operand: Operand, lengths: Floats64) -> Floats64:
@@ -233,5 +233,5 @@ def touched(operand: Operand, lengths: Floats64) -> Floats64:
 
 
 def is_opaque(index: Index) -> bool:
-    """Whether something in an index cannot be told from the module: another buffer's value, say."""
+    """Whether an index depends on what the module does not show: another buffer's value, say."""
     return index[0] == "?" or any(is_opaque(part) for part in index[1:] if isinstance(part, tuple))

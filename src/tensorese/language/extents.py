@@ -1,10 +1,10 @@
-"""What a primitive leaves unsaid: how long the loop is that it fuses, binds or splits.
+"""What a primitive leaves implicit: how long the loop is that it fuses, binds or splits.
 
 A schedule says "bind the fused loop to threadIdx.x" and never "256 threads". The number follows
 from earlier tiles: it is a product of decisions. On a log scale a product is a sum, so each
 implied extent is a linear form over the logarithms of the values, worked out once per sketch.
-Where the record does not tell (an axis never split), the form is None; and only the primitives
-that put a loop to use report it (a split, a binding), not those that pass it on (a fusion).
+Where the record lacks it (an axis never split), the form is None; and only the primitives that
+put a loop to use report it (a split, a binding), not those that pass it on (a fusion).
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def read_extents(dialect: str, body: str, slots: Slots) -> tuple[list[Maybe], fr
     """The implied extents, and the instructions whose recorded extent is not to be believed.
 
     Ansor records the fused extent of a stage computed at another's loop when the split is first
-    made. Its evolution then changes the tiles and leaves that number as it was, so it tells a
-    program's ancestors, not its tile.
+    made. Its evolution then changes the tiles and leaves that number as it was, so it
+    describes a program's ancestors, not its tile.
     """
     if dialect != "ansor":
         trace = _Trace()
@@ -99,14 +99,14 @@ class _Ansor:
         self.stale: set[int] = set()
 
     def read(self, steps: list[list[Any]]) -> list[Maybe]:
-        found: list[Maybe] = []
+        forms: list[Maybe] = []
         for index, step in enumerate(steps):
             handler = getattr(self, f"_{step[0].lower()}", None)
             try:
-                found.append(handler(index, *step[1:]) if handler else None)
+                forms.append(handler(index, *step[1:]) if handler else None)
             except (TypeError, IndexError, KeyError, ValueError):
-                found.append(None)  # a step of another shape than ours: it implies nothing
-        return found
+                forms.append(None)  # a step of another shape than ours: it implies nothing
+        return forms
 
     def _loops(self, stage: int, upto: int = -1) -> list[Maybe]:
         while len(self.stages) <= stage:

@@ -77,7 +77,7 @@ class _Reader:
         self.attached: dict[str, tuple[int, int]] = {}
         self.cached: set[str] = set()
         self.sampled: dict[str, int] = {}
-        self.found: dict[str, Any] = {}
+        self.annotated: dict[str, Any] = {}
         self.locations: list[Located] = []
         self.factored: list[Factored] = []
         self.inlined: list[str] = []
@@ -100,7 +100,7 @@ class _Reader:
             locations=tuple(self.locations),
             factored=tuple(self.factored),
             inlined=tuple(self.inlined),
-            **self.found,
+            **self.annotated,
         )
 
     def _getsblock(self, one: Instruction) -> None:
@@ -167,6 +167,6 @@ class _Reader:
     def _annotate(self, one: Instruction) -> None:
         key = str(one.attributes[0])
         if key == "meta_schedule.parallel":
-            self.found["parallel"] = True
+            self.annotated["parallel"] = True
         elif key.startswith("meta_schedule.unroll") and one.inputs[1] in self.sampled:
-            self.found["unroll"] = self.sampled[one.inputs[1]]
+            self.annotated["unroll"] = self.sampled[one.inputs[1]]

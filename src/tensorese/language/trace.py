@@ -1,7 +1,7 @@
 """A MetaSchedule trace as a list of typed instructions, parsed once a sketch.
 
 Every reader of a sketch (plan, tiling, extents, a space's slots and nests) goes through these;
-what each instruction leaves open is told by the columns of a decision row that fill it.
+what each instruction leaves open is filled by columns of a decision row.
 """
 
 from __future__ import annotations

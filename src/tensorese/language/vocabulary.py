@@ -16,7 +16,7 @@ from tensorese.language.primitive import canonical_json
 PAD = 0
 UNKNOWN = 1
 FREE = 2  # a name its author may change at will: blocks, functions
-_FIRST = 4  # 3 is kept for what we have not thought of
+_FIRST = 4  # 3 is reserved
 
 VERSION = 1
 TYPE_SLOTS = 96

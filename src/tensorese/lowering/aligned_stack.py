@@ -1,7 +1,7 @@
 """Kernels whose stack frames start on a cache line.
 
 LLVM keeps vectors of 64 bytes on the stack where registers do not suffice, but a frame is only
-aligned to 16 bytes unless something on it asks for more before registers are given out. Most of
+aligned to 16 bytes unless something on it asks for more before registers are assigned. Most of
 those spills then cross cache lines, more or fewer by where a process's stack happens to begin: one
 and the same program took 51, 73 or 97 microseconds in three processes. A slot of 64 bytes that
 cannot be optimised away makes LLVM align the whole frame, for one prefetch per parallel job.

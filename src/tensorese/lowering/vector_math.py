@@ -112,8 +112,8 @@ class Polynomials:
         def within(y: Any) -> Any:
             ratio = y * self._horner(top, y * y) / self._horner(bottom, y * y)
             one = self._const(1.0, y)
-            kept = tirx.max(tirx.min(ratio, one), -one)
-            return tirx.Select(x == x, kept, x)
+            clipped = tirx.max(tirx.min(ratio, one), -one)
+            return tirx.Select(x == x, clipped, x)
 
         inside = tirx.max(tirx.min(x, self._const(end, x)), self._const(-end, x))
         return self._named("y", inside, within)

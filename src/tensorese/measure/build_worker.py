@@ -87,7 +87,7 @@ def build(job: Message) -> Message:
 
 def lower(job: Message) -> Message:
     """Features of the lowered program; never raises for the program's fault."""
-    from tensorese.features.lowered import LowerStatus, store_rows  # only where it is asked for
+    from tensorese.features.lowered import LowerStatus, store_rows  # only for jobs that lower
 
     reply: Message = {"job": job["job"], "status": LowerStatus.OK, "error": ""}
     try:
@@ -221,6 +221,6 @@ def _link_objects(output: str, objects: Sequence[str], **_: Any) -> None:
 def short(error: BaseException) -> str:
     """The sentence that says what went wrong, without TVM's C++ stack."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(("File ", "at ", "0x", "[bt]"))]
-    text = " ".join(told or lines) or repr(error)
+    sentences = [line for line in lines if not line.startswith(("File ", "at ", "0x", "[bt]"))]
+    text = " ".join(sentences or lines) or repr(error)
     return f"{type(error).__name__}: {text}"[:MAX_ERROR]

@@ -46,7 +46,7 @@ class Director:
         self.plan = farm.plan
         self.crew = take_crew(farm.kind)
         self.workers: dict[int, Worker] = {}
-        self.asked: dict[int, tuple[str, int]] = {}  # tag of a requested worker to role and lane
+        self.requested: dict[int, tuple[str, int]] = {}  # a worker's tag to its role and lane
         self.tags = itertools.count()
         self.to_build: deque[Job] = deque()
         self.built: deque[Job] = deque()
@@ -55,7 +55,7 @@ class Director:
         self.idle_deaths = 0
         self.foremen = 1
         self.sentinel = Sentinel(self.config, farm.target, self.plan.lanes)
-        self.calm_at = 0.0  # when it is asked again whether the machine is calm
+        self.calm_at = 0.0  # when to check again whether the machine is calm
         self.second_look = SecondLook(self.config, farm.kind)
         self.selector = selectors.DefaultSelector()
 
@@ -89,7 +89,7 @@ class Director:
 
     def _ask(self, role: str, lane: int) -> None:
         tag = next(self.tags)
-        self.asked[tag] = (role, lane)
+        self.requested[tag] = (role, lane)
         self.crew.ask_for({"tag": tag, "role": role, **self._settings(role, lane)})
 
     def _settings(self, role: str, lane: int) -> Message:
@@ -132,7 +132,7 @@ class Director:
             self._replace_crew()
             return
         if "spawned" in message:
-            role, lane = self.asked.pop(message["tag"])
+            role, lane = self.requested.pop(message["tag"])
             worker = Worker(message["spawned"], role, lane, Connection(fds[0]))
             self.workers[worker.pid] = worker
             self.selector.register(worker.connection, selectors.EVENT_READ, self._on_reply)
@@ -152,7 +152,7 @@ class Director:
             self._forget(worker)
         lost.extend(self.built)
         self.built.clear()
-        self.asked.clear()
+        self.requested.clear()
         self.sentinel.forget()
         self.timing_phase = False
         self.crew.close()

@@ -60,21 +60,21 @@ def _pair() -> Check:
     versions = f"tvm {version_of('apache-tvm')}, ffi {version_of('apache-tvm-ffi')}"
     try:
         check_pair()
-        found = importlib.util.find_spec("tvm") is not None
+        installed = importlib.util.find_spec("tvm") is not None
     except TvmPairError:
         return Check(name="tvm pair", ok=False, value=f"{versions} (segfaults)", fix=FFI_REMEDY)
     return Check(
         name="tvm pair",
-        ok=found,
-        value=versions if found else "tvm is not installed",
+        ok=installed,
+        value=versions if installed else "tvm is not installed",
         fix=f"pip install apache-tvm==0.27.0.post1 && {FFI_REMEDY}",
     )
 
 
 def _linker() -> Check:
-    found = [tool for tool in ("ld", "gcc") if shutil.which(tool)]
+    tools = [tool for tool in ("ld", "gcc") if shutil.which(tool)]
     fix = "install gcc and binutils: TVM links compiled programs with them"
-    return Check(name="linker", ok=len(found) == 2, value=", ".join(found) or "none", fix=fix)
+    return Check(name="linker", ok=len(tools) == 2, value=", ".join(tools) or "none", fix=fix)
 
 
 def _disk() -> Check:
@@ -151,10 +151,10 @@ def _canary() -> Check:
     except TensoreseError as error:
         return Check(name="canary", ok=False, value=str(error), fix="see the checks above")
     passed = result.status is Status.OK and bool(result.verification.get("passed"))
-    said = f"matmul built in {result.build_secs:.2f} s, ran in {result.latency * 1e6:.0f} us, right"
+    times = f"built in {result.build_secs:.2f} s, ran in {result.latency * 1e6:.0f} us"
     return Check(
         name="canary",
         ok=passed,
-        value=said if passed else f"{result.status}: {result.error}",
+        value=f"matmul {times}, right" if passed else f"{result.status}: {result.error}",
         fix="a program must build, run and be right; see the error",
     )

@@ -106,7 +106,7 @@ class Foreman:
             _worker_main(message["role"])(Connection(mine.detach()), message)
             code = 0
         except (EOFError, ConnectionError, KeyboardInterrupt):
-            code = 0  # told to stop
+            code = 0  # a normal stop
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:

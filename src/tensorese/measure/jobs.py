@@ -33,7 +33,7 @@ class Job:
     built_at: float = 0.0
     build: Message = field(default_factory=dict)
     run: Message = field(default_factory=dict)
-    """What timing said so far: a contender is timed several times."""
+    """The timing results so far: a contender is timed several times."""
     timed: bool = False
     looks: int = 0
     """How often it is still to be timed again."""
@@ -56,7 +56,7 @@ class Job:
         """What a worker needs to have the scheduled module: itself, or workload and trace.
 
         A canonical trace gets the target's numbers; its stored tail may be another platform's,
-        so the build worker postprocesses anew and tells the tail it derived. So it does with a
+        so the build worker postprocesses anew and returns the tail it derived. So it does with a
         trace that nobody has postprocessed yet.
         """
         module = self.candidate.module

@@ -63,8 +63,8 @@ class Referee:
         workload = read_workload(job["workload"])
         outputs = output_indices(workload)
         with np.load(self._path(job["workload_id"], job["seed"]), allow_pickle=False) as stored:
-            given = [spec for i, spec in enumerate(job["args"]) if i not in outputs]
-            inputs = [_typed(stored[f"in{i}"], dtype) for i, (_, dtype) in enumerate(given)]
+            specs = [spec for i, spec in enumerate(job["args"]) if i not in outputs]
+            inputs = [_typed(stored[f"in{i}"], dtype) for i, (_, dtype) in enumerate(specs)]
             wanted = [_typed(stored[f"out{i}"], job["args"][k][1]) for i, k in enumerate(outputs)]
             by, length = str(stored["by"]), int(stored["length"])
         args = self._poisoned(relayout_inputs(load_module(job), inputs), job["args"], outputs)
@@ -91,12 +91,12 @@ class Referee:
     ) -> list[Any]:
         """Arguments of the built function; outputs start as garbage, so skipped writes show."""
         args: Arrays = []
-        given = iter(inputs)
+        remaining = iter(inputs)
         for index, (shape, dtype) in enumerate(specs):
             if index in outputs:
                 args.append(np.full(shape, 77, dtype=dtype))
             else:
-                args.append(next(given))
+                args.append(next(remaining))
         return [tvm.runtime.tensor(np.ascontiguousarray(a), self.device) for a in args]
 
 
@@ -106,12 +106,12 @@ def _typed(array: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
 
 
 def run_unscheduled(module: Any, inputs: Arrays) -> Arrays:
-    """The program as written, on one CPU core: slow, and TVM's own word, but any operator."""
+    """The program as written, on one CPU core: slow and built by TVM, but any operator."""
     library = tvm.build(module, target=tvm.target.Target({"kind": "llvm"}))
     outputs = output_indices(module)
-    given = iter(inputs)
+    remaining = iter(inputs)
     args = [
-        tvm.runtime.tensor(np.zeros(shape, dtype=dtype) if i in outputs else next(given))
+        tvm.runtime.tensor(np.zeros(shape, dtype=dtype) if i in outputs else next(remaining))
         for i, (shape, dtype) in enumerate(argument_specs(module))
     ]
     library["main"](*args)

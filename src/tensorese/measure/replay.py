@@ -22,7 +22,7 @@ class ReplayMeasurer(Measurer):
     Stored faults of the machinery are not replayed either. `programs` lists what can be answered,
     for a search that should propose nothing else.
 
-    Several measurements of one program are given in the order of the source, then the last again.
+    Several measurements of one program come back in the order of the source, then the last again.
     Each answer keeps the stored time, host and toolchain; `timing["replay_of"]` names the record
     it repeats, so that nobody takes it for a new measurement. Rows marked `test` answer only when
     `split` says so.
@@ -42,7 +42,7 @@ class ReplayMeasurer(Measurer):
         self.simulated_secs = 0.0
         """Build and run seconds that the answers so far took when they were measured."""
         self._stored: dict[str, list[Measurement]] = {}
-        self._given: Counter[str] = Counter()
+        self._answered: Counter[str] = Counter()
         self._trials = 0
         self._cancelled = self._closed = False
         if isinstance(source, Store):
@@ -90,15 +90,15 @@ class ReplayMeasurer(Measurer):
         stored = self._stored.get(program_id)
         if stored is None:
             return self._missing(candidate)
-        found = stored[min(self._given[program_id], len(stored) - 1)]
-        self._given[program_id] += 1
-        self.simulated_secs += found.cost_secs
+        measurement = stored[min(self._answered[program_id], len(stored) - 1)]
+        self._answered[program_id] += 1
+        self.simulated_secs += measurement.cost_secs
         return dataclasses.replace(
-            found,
+            measurement,
             program=candidate.program,
-            origin=candidate.origin or found.origin,
-            timing={**found.timing, "replay_of": found.id},
-            id=self._trial_id(found.id),
+            origin=candidate.origin or measurement.origin,
+            timing={**measurement.timing, "replay_of": measurement.id},
+            id=self._trial_id(measurement.id),
         )
 
     def _missing(self, candidate: Candidate) -> Measurement:

@@ -42,12 +42,12 @@ class Rotation:
     def sample(self, run: Callable[..., Any], number: int, repeat: int) -> list[float]:
         """Seconds a run of each sample, `number` runs long."""
         clock = time.perf_counter
-        found = []
+        samples = []
         for _ in range(repeat):
             chosen = [next(self._sets) for _ in range(number)]
             started = clock()
             for arguments in chosen:
                 run(*arguments)
             self._finish()
-            found.append((clock() - started) / number)
-        return found
+            samples.append((clock() - started) / number)
+        return samples

@@ -8,7 +8,7 @@ never a label.
 A program that crashes its session and a server that is killed look alike from here, and TVM's
 own server (0.27) gives up for good after one crash; a hung program blocks its server until the
 session expires. So a candidate that lost its connection or its time is tried again after all
-others. `tensorese.measure.rpc_server` survives crashes and tells of them: such a candidate ends
+others. `tensorese.measure.rpc_server` survives crashes and reports them: such a candidate ends
 as `run_error` at once.
 """
 
@@ -64,7 +64,7 @@ class RpcMeasurer(Farm):
 
     @property
     def servers(self) -> int:
-        """Devices that the tracker had when it was last asked."""
+        """Devices that the tracker had at the last query."""
         return self._director.servers if isinstance(self._director, _RpcDirector) else 0
 
     def _make_director(self) -> Director:
@@ -118,7 +118,7 @@ class _RpcDirector(Director):
             self._give_up(self._nobody_there(report["error"]))
         wanted = min(self.servers, self.fleet.max_servers or self.servers)
         there = sum(w.role == "rpc" for w in self.workers.values())
-        there += sum(role == "rpc" for role, _ in self.asked.values())
+        there += sum(role == "rpc" for role, _ in self.requested.values())
         for lane in range(there, wanted):
             self._ask("rpc", lane)
 

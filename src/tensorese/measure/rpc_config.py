@@ -29,7 +29,7 @@ class FleetConfig:
     max_servers: int = 0
     """How many devices to use at once; 0 for as many as the tracker has."""
     connect_timeout: float = 10.0
-    """For reaching a device that the tracker has given us, and uploading one program to it."""
+    """For reaching a device that the tracker has assigned, and uploading one program to it."""
     patience: float = 30.0
     """How long candidates wait for a tracker or a device when there is none, before we give up."""
 
@@ -51,7 +51,7 @@ class FleetConfig:
         *,
         env: Mapping[str, str] = os.environ,
     ) -> Self:
-        """What is not given comes from TVM_TRACKER_HOST, TVM_TRACKER_PORT and TVM_TRACKER_KEY."""
+        """A field left out comes from TVM_TRACKER_HOST, TVM_TRACKER_PORT and TVM_TRACKER_KEY."""
         tracker = "--rpc-tracker HOST:PORT"
         number = str(port or "") or _variable(env, "TVM_TRACKER_PORT", tracker)
         if not number.isdigit():

@@ -2,8 +2,8 @@
 
 It speaks TVM's own protocol, so any TVM client can use it, but unlike `tvm.exec.rpc_server` it
 survives a program that crashes (0.27's listening thread ends with the first one) and tells the
-client; its sessions die with it; it runs on all the threads it is given instead of half of them;
-it listens on 127.0.0.1 unless told otherwise; and it starts in a second, without torch.
+client; its sessions die with it; it runs on all of its threads instead of half of them;
+it listens on 127.0.0.1 by default; and it starts in a second, without torch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Serving = Callable[[Any, Any, dict[str, float], str], None]
 def survive_crashes(serving: Serving, tell: Callable[[int, str], None]) -> Serving:
     """Wraps TVM's `_serving`, which raises, and so ends the server, when a session's process dies.
 
-    A program that dies of its own signal is told to the client as the program's error. SIGKILL
+    A program that dies of its own signal is reported to the client as the program's error. SIGKILL
     comes from outside (an operator, the OOM killer): the connection just drops.
     """
 

@@ -53,7 +53,7 @@ def scout(connection: Connection, settings: Message) -> None:
 
 
 class Tracker(TrackerSession):  # type: ignore[misc]
-    """TVM's client, but it answers at once, and separates being given a device from reaching it."""
+    """TVM's client, but it answers at once, and separates getting a device from reaching it."""
 
     def __init__(self, fleet: Message) -> None:
         super().__init__((fleet["host"], fleet["port"]))
@@ -71,10 +71,10 @@ class Tracker(TrackerSession):  # type: ignore[misc]
     def match(self, key: str, priority: int) -> tuple[str, int, str]:
         """Host, port and one-time key of a device that is now ours; waits until one is free."""
         protocol.sendjson(self._sock, [protocol.TrackerCode.REQUEST, key, "", priority])
-        code, found = protocol.recvjson(self._sock)
+        code, reply = protocol.recvjson(self._sock)
         if code != protocol.TrackerCode.SUCCESS:
-            raise RuntimeError(f"the tracker answered a request for {key!r} with {found!r}")
-        host, port, one_time_key = found
+            raise RuntimeError(f"the tracker answered a request for {key!r} with {reply!r}")
+        host, port, one_time_key = reply
         return str(host), int(port), str(one_time_key)
 
 
@@ -99,7 +99,7 @@ class RpcWorker:
             self._enter("connect")
             session = rpc.connect(host, port, key, job["session_secs"])
             reply |= self._run_in(session, job)
-        except RPCError as error:  # told by the server, so the connection stands
+        except RPCError as error:  # sent by the server, so the connection stands
             status = "run_error" if self.phase == "run" else "infra_error"
             reply |= {"status": status, "error": short(error).replace(_RPC_PREFIX, "")}
         except Exception as error:
@@ -120,7 +120,7 @@ class RpcWorker:
         return f"{self.phase} failed{where}: {short(error)}"
 
     def _prepare_reference(self, job: Message) -> None:
-        """Before a device is asked for: none should stand still while numpy computes."""
+        """Before a device is requested: none should stand still while numpy computes."""
         referee = Referee(scratch=self.scratch, device=tvm.cpu())
         if job["verify"] != "none" and not referee.has(job["workload_id"], job["seed"]):
             self._enter("reference")
@@ -177,10 +177,10 @@ class RpcWorker:
         count = session.get_function("runtime.NumThreads")
         if int(count()) != self.threads:
             session.get_function("runtime.config_threadpool")(1, self.threads)
-        found = int(count())
-        if found != self.threads:
+        threads = int(count())
+        if threads != self.threads:
             raise RuntimeError(
-                f"the server must run {self.threads} threads, but runs {found}; "
+                f"the server must run {self.threads} threads, but runs {threads}; "
                 f"start it with TVM_NUM_THREADS={self.threads}"
             )
 

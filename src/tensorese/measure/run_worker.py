@@ -1,4 +1,4 @@
-"""A runner: loads one built candidate at a time, times it, and verifies it when asked.
+"""A runner: loads one built candidate at a time, times it, and verifies it on request.
 
 It is forked from the foreman, pinned to its lane's cores, and is the only process of that lane
 that runs compiled code. If a candidate kills it, only that candidate is lost.

@@ -76,7 +76,7 @@ class SecondLook:
         return bool(job.run) and self.waited[job.ticket] < self.calm_secs
 
     def seen(self, job: Job, reply: Message) -> None:
-        """Takes in what another look at a contender told: the calmest samples are its time."""
+        """Adds the samples of another look at a contender: the calmest samples are its time."""
         both = [*job.run["secs"], *reply["secs"]]
         job.run["secs"], disturbed = split_calm(both, self.calm)
         known = (*job.run.get("disturbed", ()), *reply.get("disturbed", ()))
@@ -100,8 +100,8 @@ class SecondLook:
         return [], self.racing.pop(ticket, [])
 
     def _is_unchecked(self, job: Job) -> bool:
-        told = job.run.get("verification") or job.check
-        return self.verify and not told and bool(job.candidate.program.workload.module)
+        checked = job.run.get("verification") or job.check
+        return self.verify and not checked and bool(job.candidate.program.workload.module)
 
     def dropped(self, job: Job) -> None:
         """A contender failed after all; the others go on without it."""

@@ -40,7 +40,7 @@ class Sentinel:
         """The built kernel is gone with its folder; the first time stays the yardstick."""
         self.artifact = ""
         self.args: list[object] = []
-        self.asked = False
+        self.build_requested = False
 
     def failed(self) -> None:
         """Do without: a machine that cannot run it still measures, unwatched."""
@@ -48,7 +48,7 @@ class Sentinel:
 
     @property
     def wants_build(self) -> bool:
-        return self.every > 0 and not self.asked
+        return self.every > 0 and not self.build_requested
 
     @property
     def is_due(self) -> bool:
@@ -67,7 +67,7 @@ class Sentinel:
         return self.every > 0 and bool(self.args)
 
     def build_message(self, scratch: str) -> Message:
-        self.asked = True
+        self.build_requested = True
         self.artifact = f"{scratch}/sentinel.so"
         return {
             "job": -1,

@@ -18,8 +18,8 @@ class Access:
     def affine(self, index: Any) -> list[int] | None:
         """One coefficient per iterator, or None when the index is not affine."""
         simple = self.analyzer.simplify(index)
-        found = self.tvm.sym.detect_linear_equation(simple, self.variables)
-        return [int(c) for c in found[: len(self.variables)]] if found else None
+        coefficients = self.tvm.sym.detect_linear_equation(simple, self.variables)
+        return [int(c) for c in coefficients[: len(self.variables)]] if coefficients else None
 
     def axes(self, index: Any) -> list[int]:
         """The iterators that occur in the index."""

@@ -67,17 +67,17 @@ def stock_rows(space: TaskSpace, sketch: int, n: int, *, seeds: Ints, seed: int 
     """Up to `n` rows that stock sampling and stock mutators produce, that postprocessing passes
     and that TVM lowers."""
     stock = _Stock(space, sketch, seed)
-    found: list[tuple[int, ...]] = []
+    rows: list[tuple[int, ...]] = []
     until = time.monotonic() + _FRESH_SECS
-    while len(found) < (n + 1) // 2 and time.monotonic() < until:
-        stock.keep(stock.fresh(), found)
-    stock.start_from(seeds if len(found) < 4 else ())
+    while len(rows) < (n + 1) // 2 and time.monotonic() < until:
+        stock.keep(stock.fresh(), rows)
+    stock.start_from(seeds if len(rows) < 4 else ())
     for _ in range(20 * n):
-        if len(found) >= n:
+        if len(rows) >= n:
             break
-        stock.keep(stock.mutated(), found)
+        stock.keep(stock.mutated(), rows)
     width = space.sketches[sketch].n_columns
-    return np.array(found, dtype=np.int64).reshape(len(found), width)
+    return np.array(rows, dtype=np.int64).reshape(len(rows), width)
 
 
 class _Stock:
@@ -109,18 +109,18 @@ class _Stock:
             decided = {instructions[index]: value for index, value in values}
             self.population.append(self.tvm.s_tir.schedule.Trace(instructions, decided))
 
-    def keep(self, trace: Any, found: list[tuple[int, ...]]) -> None:
-        """Replays; what passes joins the population and `found`."""
+    def keep(self, trace: Any, rows: list[tuple[int, ...]]) -> None:
+        """Replays; what passes joins the population and `rows`."""
         self.draws += 1
         schedule = self.tvm.s_tir.Schedule(self.space.referee.module, seed=self.draws)
         try:
             trace.apply_to_schedule(schedule, remove_postproc=True)
-            kept, decisions = schedule.trace, decisions_of(schedule.trace)
+            body, decisions = schedule.trace, decisions_of(schedule.trace)
             schedule.enter_postproc()
             postprocs = self.space.referee.context.space_generator.postprocs
             passed = all(postproc.apply(schedule) for postproc in postprocs)
         except SCHEDULE_ERRORS:
             return
         if passed and self.space.lowers(self.sketch, schedule):
-            found.append(decisions)
-            self.population.append(self.tvm.s_tir.schedule.Trace(kept.insts, kept.decisions))
+            rows.append(decisions)
+            self.population.append(self.tvm.s_tir.schedule.Trace(body.insts, body.decisions))

@@ -2,7 +2,7 @@
 
 Where a block went decides which loops its producers may go to (softmax, padded and dilated
 inputs). Which loops there are follows from the earlier locations; of a loop's extent it matters
-only whether it is longer than 1, which is told for many rows at once.
+only whether it is longer than 1, which is computed for many rows at once.
 """
 
 from __future__ import annotations
@@ -100,12 +100,12 @@ class Loops:
     @staticmethod
     def _shared(blocks: Sequence[NestBlock]) -> list[int]:
         """The loops around all of them."""
-        found = []
+        shared = []
         for level in zip(*(block.loops for block in blocks), strict=False):
             if len(set(level)) > 1:
                 break
-            found.append(level[0])
-        return found
+            shared.append(level[0])
+        return shared
 
     def _is_parallel(self, loop: int) -> bool:
         under = (block for block in self.blocks.values() if loop in block.loops)
@@ -154,10 +154,10 @@ class Loops:
         return self._any_long(inner) | wide, frozenset(feeding)
 
     def _any_long(self, loops: frozenset[int] | set[int]) -> Bools:
-        found = np.zeros(len(self.long[0]), dtype=np.bool_)
+        long = np.zeros(len(self.long[0]), dtype=np.bool_)
         for loop in loops:
-            found |= self.long[loop]
-        return found
+            long |= self.long[loop]
+        return long
 
 
 def _through(gone: NestBlock, read: Read, inner: Read) -> Read:
@@ -198,14 +198,14 @@ class Moves:
         taken = [tuple(prefix) for prefix in prefixes.tolist()]
         if len(patterns) <= _MAX_PATTERNS:
             mine = self._remember(patterns)[mine]
-            found: Bools = self._masks(name, taken, width)[which, mine]
-            return found
-        found = np.zeros((len(rows), width), dtype=np.bool_)
+            offered: Bools = self._masks(name, taken, width)[which, mine]
+            return offered
+        offered = np.zeros((len(rows), width), dtype=np.bool_)
         for index, prefix in enumerate(taken):
             at = np.flatnonzero(which == index)
             loops = self._moved(self._start(patterns[mine[at]]), prefix)
-            found[at] = loops.offered(name, width)
-        return found
+            offered[at] = loops.offered(name, width)
+        return offered
 
     def _masks(self, name: str, prefixes: list[tuple[int, ...]], width: int) -> Bools:
         """`[prefixes, patterns, width]`; a prefix is as long as the moves before the block's."""
@@ -217,12 +217,12 @@ class Moves:
     def _patterns(self, rows: Ints) -> tuple[Ints, Ints]:
         """Which loops are long, as bits: the distinct patterns, and which each row has."""
         always, varying = self._sorted_sources
-        found = np.full(len(rows), always, dtype=np.int64)
+        bits = np.full(len(rows), always, dtype=np.int64)
         for loop, source in varying:
-            found |= source.is_long(rows).astype(np.int64) << loop
+            bits |= source.is_long(rows).astype(np.int64) << loop
         if not varying:
-            return found[:1], np.zeros(len(rows), dtype=np.int64)
-        patterns, mine = np.unique(found, return_inverse=True)
+            return bits[:1], np.zeros(len(rows), dtype=np.int64)
+        patterns, mine = np.unique(bits, return_inverse=True)
         return patterns, mine.reshape(-1)
 
     @cached_property

@@ -59,7 +59,7 @@ def find_bundles(slots: Iterable[Slot], limits: Iterable[Limit]) -> list[Bundle]
     """One bundle per product that shares no tile with another; the rest is left to rejection."""
     tiles = [slot for slot in slots if isinstance(slot, Tile)]
     taken: set[int] = set()
-    found = []
+    bundles = []
     for limit in limits:
         if not isinstance(limit, Product):
             continue
@@ -67,9 +67,9 @@ def find_bundles(slots: Iterable[Slot], limits: Iterable[Limit]) -> list[Bundle]
         if mine and not taken & {tile.column for tile in mine}:
             bundle = _bundle(mine, limit)
             if bundle is not None:
-                found.append(bundle)
+                bundles.append(bundle)
                 taken |= {tile.column for tile in mine}
-    return found
+    return bundles
 
 
 def _bundle(tiles: Sequence[Tile], limit: Product) -> Bundle | None:

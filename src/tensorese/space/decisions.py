@@ -1,7 +1,7 @@
 """A sketch's space as integer arrays `[n, d]`: membership, legality, uniform draws.
 
-A row is `Program.decisions`. Nothing is replayed; where a domain cannot be computed it is asked
-of TVM once per distinct case and remembered.
+A row is `Program.decisions`. Nothing is replayed; where a domain cannot be computed, TVM
+decides each distinct case once and the answer is cached.
 """
 
 from __future__ import annotations
@@ -58,27 +58,27 @@ class DecisionSpace:
 
     def inside(self, rows: Ints) -> Bools:
         """Whether TVM would replay each row to itself, with innermost limits held."""
-        found = self._held(rows)
+        inside = self._held(rows)
         for slot in self.locations:
-            at = np.flatnonzero(found)
-            found[at] = self._offered(slot, rows[at])
-        return found
+            at = np.flatnonzero(inside)
+            inside[at] = self._offered(slot, rows[at])
+        return inside
 
     def _held(self, rows: Ints) -> Bools:
         """Whether tiles and choices are of their tables."""
-        found = np.ones(len(rows), dtype=np.bool_)
+        held = np.ones(len(rows), dtype=np.bool_)
         for slot in self.slots:
             if not isinstance(slot, Location):
-                found &= slot.holds(rows)
-        return found
+                held &= slot.holds(rows)
+        return held
 
     def legal(self, rows: Ints, *, refitted: bool = False) -> Bools:
         """Inside, and within every limit of the target. `refitted` rows have their locations
         from `refit`."""
-        found = self._held(rows) if refitted else self.inside(rows)
-        at = np.flatnonzero(found)
-        found[at] = self._within(rows[at], self.limits)
-        return found
+        legal = self._held(rows) if refitted else self.inside(rows)
+        at = np.flatnonzero(legal)
+        legal[at] = self._within(rows[at], self.limits)
+        return legal
 
     @cached_property
     def locations(self) -> list[Location]:
@@ -98,7 +98,7 @@ class DecisionSpace:
 
         Fewer only when the sketch has next to no legal row.
         """
-        found: list[Ints] = []
+        batches: list[Ints] = []
         have = drawn = 0
         while have < n and (drawn < _MAX_DRAWS or have * _RAREST > drawn):
             size = self._batch_size(n - have, have, drawn)
@@ -107,12 +107,12 @@ class DecisionSpace:
             drawn += size
             asking = [limit for limit in self.limits if limit.replays]
             if asking:  # no more rows than are wanted go to TVM, unless most of them fail
-                kept = rows[: 2 * (n - have)]
-                drawn -= round(size * (1 - len(kept) / max(1, len(rows))))
-                rows = kept[self._within(kept, asking)]
-            found.append(rows)
+                first = rows[: 2 * (n - have)]
+                drawn -= round(size * (1 - len(first) / max(1, len(rows))))
+                rows = first[self._within(first, asking)]
+            batches.append(rows)
             have += len(rows)
-        return np.vstack(found)[:n] if found else np.zeros((0, self.n_columns), dtype=np.int64)
+        return np.vstack(batches)[:n] if batches else np.zeros((0, self.n_columns), dtype=np.int64)
 
     @staticmethod
     def _batch_size(missing: int, have: int, drawn: int) -> int:
@@ -139,11 +139,11 @@ class DecisionSpace:
 
     @staticmethod
     def _within(rows: Ints, limits: Iterable[Limit]) -> Bools:
-        found = np.ones(len(rows), dtype=np.bool_)
+        within = np.ones(len(rows), dtype=np.bool_)
         for limit in limits:
-            at = np.flatnonzero(found)
-            found[at] = limit.legal(rows[at])
-        return found
+            at = np.flatnonzero(within)
+            within[at] = limit.legal(rows[at])
+        return within
 
     def draw_location(self, slot: Location, rows: Ints, at: Ints, rng: np.random.Generator) -> None:
         if len(at):

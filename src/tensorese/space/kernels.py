@@ -25,7 +25,7 @@ from tensorese.space.nests import Nest, Stage, read_nest
 from tensorese.space.probing import Probe
 from tensorese.space.slots import Choice, Slot, Tile
 
-MAX_VERDICTS = 4096  # cases TVM may be asked about, at worst, for a sketch without tiles
+MAX_VERDICTS = 4096  # most cases that TVM decides, for a sketch without tiles
 TOO_LARGE = 1 << 20  # elements: more than any shared memory holds
 UNROLL = "meta_schedule.unroll_explicit"  # a hint that few verdicts depend on
 
@@ -50,11 +50,11 @@ def find_limits(probe: Probe, space: DecisionSpace) -> DecisionSpace:
         cheap = (threads, Product(columns=nest.pipelined, low=2), shared)
     if shared.is_exact:
         return replace(space, limits=cheap)
-    # Compaction may round such a region up, in ways its index does not tell: what the arithmetic
+    # Compaction may round such a region up, in ways its index does not show: what the arithmetic
     # leaves is put to TVM row by row.
     columns = tuple(c for slot in space.slots if not _is_hint(slot) for c in _columns(slot))
-    asked: Asked[bool] = Asked(columns=columns, ask=probe.passes)
-    return replace(space, limits=(*cheap, Verdicts(asked=asked)))
+    verdict: Asked[bool] = Asked(columns=columns, ask=probe.passes)
+    return replace(space, limits=(*cheap, Verdicts(asked=verdict)))
 
 
 def _is_hint(slot: Slot) -> bool:
@@ -73,15 +73,15 @@ def _with_verdicts(probe: Probe, space: DecisionSpace) -> DecisionSpace:
     if cases > MAX_VERDICTS:
         return replace(space, reason=f"{cases} combinations of choices decide the verdict")
     ask = probe.builds if across else probe.passes
-    asked: Asked[bool] = Asked(columns=tuple(slot.column for slot in deciding), ask=ask)
-    return replace(space, limits=(Verdicts(asked=asked),))
+    verdict: Asked[bool] = Asked(columns=tuple(slot.column for slot in deciding), ask=ask)
+    return replace(space, limits=(Verdicts(asked=verdict),))
 
 
 def _staged(probe: Probe, nest: Nest) -> list[StagedBuffer]:
     schedule = probe.before(nest.get_loops, np.ones(0, dtype=np.int64))
     block = schedule.get(probe.variable(schedule, nest.get_loops, 0))
     copies = 1 + max(nest.pipeline, default=0)
-    found = []
+    buffers = []
     for stage in nest.stages:
         region = block.reads[stage.read]
         regions = _Regions(probe, nest, stage, block.iter_vars, len(region.region))
@@ -93,8 +93,8 @@ def _staged(probe: Probe, nest: Nest) -> list[StagedBuffer]:
         )
         element = probe.referee.tvm.DataType(region.source.dtype)
         size = (int(element.bits) * int(element.lanes) + 7) // 8
-        found.append(StagedBuffer(dimensions=dimensions, element_bytes=size, copies=copies))
-    return found
+        buffers.append(StagedBuffer(dimensions=dimensions, element_bytes=size, copies=copies))
+    return buffers
 
 
 class _Regions:
@@ -113,8 +113,8 @@ class _Regions:
             terms = tuple((abs(c), span) for c, span in pairs if c)
             return Dimension(terms=terms, cap=cap, base=int(bounds.extent))
         spans = tuple(self.spans[axis] for axis in self.access.axes(bounds.min))
-        asked: Asked[int] = Asked(spans=spans, ask=lambda row: self._extent(place, row))
-        return AskedDimension(asked=asked)
+        extent: Asked[int] = Asked(spans=spans, ask=lambda row: self._extent(place, row))
+        return AskedDimension(asked=extent)
 
     def _extent(self, place: int, row: Ints) -> int:
         """What TVM's own region analysis gives the copy in this dimension."""

@@ -48,8 +48,8 @@ class Product:
         # Float products: a row of undecided columns may overflow an integer.
         most = high[:, columns].astype(np.float64).prod(1)
         least = low[:, columns].astype(np.float64).prod(1)
-        found: Bools = (most >= self.low) & (least <= self.high)
-        return found
+        overlaps: Bools = (most >= self.low) & (least <= self.high)
+        return overlaps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ class Dimension:
 
 @dataclass(frozen=True, kw_only=True)
 class AskedDimension:
-    """An extent that is not affine in the tiles (grouped channels): asked of TVM."""
+    """An extent that is not affine in the tiles (grouped channels): TVM computes it."""
 
     asked: Asked[int]
 
@@ -157,7 +157,7 @@ class PlacedRegion:
     replays: bool = True
 
     def legal(self, rows: Ints) -> Bools:
-        found = np.ones(len(rows), dtype=np.bool_)
+        legal = np.ones(len(rows), dtype=np.bool_)
         at = np.flatnonzero(rows[:, self.column] >= 0)
         verdicts = self.verdicts
         unique, first, which = unique_rows(self._spans(rows[at]))
@@ -165,8 +165,8 @@ class PlacedRegion:
         for key, row in zip(keys, at[first], strict=True):
             if key not in verdicts:
                 verdicts[key] = self.ask(rows[row])
-        found[at] = np.array([verdicts[key] for key in keys], dtype=np.bool_)[which]
-        return found
+        legal[at] = np.array([verdicts[key] for key in keys], dtype=np.bool_)[which]
+        return legal
 
     def _spans(self, rows: Ints) -> Ints:
         """`[n, axes]`: iterations of each axis inside the loop of the location."""

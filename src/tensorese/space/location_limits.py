@@ -20,7 +20,7 @@ def find_placements(probe: Probe, space: DecisionSpace) -> DecisionSpace:
     if isinstance(nest, str):
         return space
     axes = tuple(nest.axes[place] for place in _irregular(probe, nest))
-    found = []
+    limits = []
     for slot in space.locations if axes else ():
         rule = space.locators[slot.column]
         if isinstance(rule, LoopRule):
@@ -29,8 +29,8 @@ def find_placements(probe: Probe, space: DecisionSpace) -> DecisionSpace:
                 limit = PlacedRegion(
                     column=slot.column, axes=axes, depths=depths, verdicts={}, ask=probe.passes
                 )
-                found.append(limit)
-    return replace(space, limits=(*space.limits, *found))
+                limits.append(limit)
+    return replace(space, limits=(*space.limits, *limits))
 
 
 def _irregular(probe: Probe, nest: Nest) -> list[int]:
@@ -38,9 +38,9 @@ def _irregular(probe: Probe, nest: Nest) -> list[int]:
     schedule = probe.before(nest.get_loops, np.ones(0, dtype=np.int64))
     block = schedule.get(probe.variable(schedule, nest.get_loops, 0))
     access = Access(probe.referee.tvm, block.iter_vars)
-    found: set[int] = set()
+    axes: set[int] = set()
     for region in block.reads:
         for bounds in region.region:
             if access.affine(bounds.min) is None:
-                found.update(access.axes(bounds.min))
-    return sorted(found)
+                axes.update(access.axes(bounds.min))
+    return sorted(axes)

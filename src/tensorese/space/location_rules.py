@@ -33,8 +33,8 @@ def find_locators(
     for slot in space.locations:
         locator = finder.locator(space, slot)
         if locator is None:
-            said = f"compute location in column {slot.column} depends on too many tiles"
-            return replace(space, reason=said)
+            reason = f"compute location in column {slot.column} depends on too many tiles"
+            return replace(space, reason=reason)
         space = replace(space, locators={**space.locators, slot.column: locator})
     return space
 
@@ -86,7 +86,7 @@ class _Finder:
         schedule = self.probe.before(earlier[0].instruction, row)
         try:
             here = self.probe.variable(schedule, slot.instruction, 0)
-        except KeyError:  # a block found only after something has moved
+        except KeyError:  # a block that exists only after another has moved
             return True
         waiting, readers = [here], set[str]()
         while waiting:
@@ -114,17 +114,17 @@ class _Finder:
         return rule if agreed else None
 
     def _table(self, space: DecisionSpace, slot: Location, schedule: Any) -> LocationTable | None:
-        """Asked of TVM, by earlier location and by which tile parts are longer than 1: nothing
+        """TVM's answers by earlier location and by which tile parts are longer than 1: nothing
         else of a tile decides which loops a block may move to."""
         tiles = [s for s in space.slots if isinstance(s, Tile) and s.column < slot.column]
         if sum(tile.parts for tile in tiles if tile.extent > 1) > MAX_OPEN_PARTS:
             return None
-        asked: Asked[Offer] = Asked(
+        offers: Asked[Offer] = Asked(
             capped=tuple(s.column + k for s in tiles for k in range(s.parts)),
             columns=tuple(s.column for s in space.locations if s.column < slot.column),
             ask=partial(self.probe.offered, slot),
         )
-        return LocationTable(asked=asked, width=2 + _deepest(schedule))
+        return LocationTable(asked=offers, width=2 + _deepest(schedule))
 
 
 def _shifted(rule: LoopRule) -> LoopRule:
@@ -155,16 +155,16 @@ def _loops(probe: Probe, schedule: Any, block: Any) -> list[ConsumerLoop] | None
         min(map(len, nests)),
     )
     sources = loop_columns(probe, schedule)
-    found = []
+    loops = []
     for rv, loop in zip(schedule.get_loops(consumers[0])[:depth], nests[0], strict=False):
         columns = next((c for var, c in sources if var.same_as(loop.loop_var)), ())
         if not columns and not probe.referee.is_original(loop.loop_var):
             return None
         constant = 1 if columns else int(loop.extent)
-        found.append(
+        loops.append(
             ConsumerLoop(columns=columns, constant=constant, parallel=_is_parallel(schedule, rv))
         )
-    return found
+    return loops
 
 
 def _is_parallel(schedule: Any, loop: Any) -> bool:

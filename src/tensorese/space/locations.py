@@ -44,18 +44,18 @@ class ConsumerLoop:
 
 def any_long(rows: Ints, columns: Sequence[int]) -> Bools:
     """Whether the product of the columns is more than 1; columns one by one are not copied."""
-    found: Bools = np.zeros(len(rows), dtype=np.bool_)
+    long: Bools = np.zeros(len(rows), dtype=np.bool_)
     for column in columns:
-        found |= rows[:, column] != 1
-    return found
+        long |= rows[:, column] != 1
+    return long
 
 
 def offered_mask(
     long: Sequence[Bools], parallel: Sequence[bool], n: int, inline: bool, width: int
 ) -> Bools:
     """`[n, width]`: TVM's rule, given for each loop in which rows it is longer than 1."""
-    found = np.zeros((n, width), dtype=np.bool_)
-    found[:, 0], found[:, 1] = inline, True
+    offered = np.zeros((n, width), dtype=np.bool_)
+    offered[:, 0], offered[:, 1] = inline, True
     last = max((i for i, p in enumerate(parallel) if p), default=-1)
     reduced = np.zeros(n, dtype=np.bool_)  # a reduction loop longer than 1 was passed
     stopped = np.zeros(n, dtype=np.bool_)
@@ -66,8 +66,8 @@ def offered_mask(
             reduced |= is_long
             if index > last:
                 stopped |= is_long
-        found[:, index + 2] = is_long & ~stopped
-    return found
+        offered[:, index + 2] = is_long & ~stopped
+    return offered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,8 +158,8 @@ def joint_patterns(rules: Sequence[LoopRule]) -> Iterator[Pattern]:
 
 @dataclass(frozen=True, kw_only=True)
 class LocationTable:
-    """Domains asked of TVM, for sketches with few tiles (reductions, softmax), where loops come
-    from earlier locations."""
+    """Domains that TVM computes, for sketches with few tiles (reductions, softmax), where loops
+    come from earlier locations."""
 
     asked: Asked[tuple[int, ...]]
     width: int

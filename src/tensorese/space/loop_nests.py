@@ -44,20 +44,20 @@ def _moving(probe: Probe, schedule: Any) -> set[str]:
     """The blocks that will move; every block where one cannot be named before some have moved."""
     slots = [slot for slot in probe.slots if isinstance(slot, Location)]
     try:
-        found = [probe.variable(schedule, slot.instruction, 0) for slot in slots]
+        blocks = [probe.variable(schedule, slot.instruction, 0) for slot in slots]
     except KeyError:
-        found = schedule.get_child_blocks(schedule.get_sblock("root"))
-    return {block_name(schedule, block) for block in found}
+        blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
+    return {block_name(schedule, block) for block in blocks}
 
 
 def _needed(blocks: dict[str, NestBlock], moving: set[str]) -> list[int]:
     """Loops of what moves and of what reads it."""
     written = {blocks[name].buffer for name in moving}
-    found: set[int] = set()
+    loops: set[int] = set()
     for name, block in blocks.items():
         if name in moving or any(read.buffer in written for read in block.reads):
-            found.update(block.loops)
-    return sorted(found)
+            loops.update(block.loops)
+    return sorted(loops)
 
 
 def _named(probe: Probe, loop: Any, columns: list[tuple[Any, tuple[int, ...]]]) -> Source | None:
@@ -79,7 +79,7 @@ def loop_columns(probe: Probe, schedule: Any) -> list[tuple[Any, tuple[int, ...]
     for instruction, length in probe.sketch.slots:
         by_instruction[instruction] = column
         column += max(1, length)
-    found: list[tuple[Any, tuple[int, ...]]] = []
+    loops: list[tuple[Any, tuple[int, ...]]] = []
     for index, instruction in enumerate(schedule.trace.insts):
         if by_instruction.get(index) in tiles:
             first = by_instruction[index]
@@ -91,10 +91,10 @@ def loop_columns(probe: Probe, schedule: Any) -> list[tuple[Any, tuple[int, ...]
             if column_of is None:
                 continue
             try:
-                found.append((schedule.get(loop).loop_var, (column_of,)))
+                loops.append((schedule.get(loop).loop_var, (column_of,)))
             except SCHEDULE_ERRORS:
                 continue  # split or fused again: no loop of this name is left
-    return found
+    return loops
 
 
 def _tiled(tiles: list[Tile], rng: np.random.Generator) -> Ints:
@@ -129,15 +129,15 @@ class _Guesses:
         return any(len(columns) + (known is not None) > 1 for columns, known in pairs)
 
     def sources(self) -> list[Source | None]:
-        found: list[Source | None] = []
+        sources: list[Source | None] = []
         for columns, known in zip(self.columns, self.constants, strict=True):
             if len(columns) + (known is not None) != 1:
-                found.append(None)
+                sources.append(None)
             elif known is not None:
-                found.append(Source(constant=known))
+                sources.append(Source(constant=known))
             else:
-                found.append(Source(columns=tuple(columns)))
-        return found
+                sources.append(Source(columns=tuple(columns)))
+        return sources
 
 
 def _read_nest(probe: Probe, schedule: Any, moving: set[str]) -> _Reader:

@@ -26,7 +26,7 @@ class Materialised:
 
     def recorded(self) -> Program:
         """The program with its tail: what the postprocessors did, so that its trace alone replays
-        to the same module. Made when asked for: writing a trace out takes a millisecond or two."""
+        to the same module. Made on demand: writing a trace out takes a millisecond or two."""
         if self.schedule is None:
             return self.program
         return replace(self.program, tail=cut_tail(plain(self.schedule.trace.as_json()))[1])
@@ -76,8 +76,8 @@ def _one(
         lines = str(error).strip().splitlines()
         return Materialised(program=program, error=lines[-1] if lines else repr(error))
     if done.decisions != program.decisions:
-        said = f"TVM replays {list(program.decisions)} as {list(done.decisions)}"
-        return Materialised(program=program, error=said)
+        difference = f"TVM replays {list(program.decisions)} as {list(done.decisions)}"
+        return Materialised(program=program, error=difference)
     if not done.passed:
         return Materialised(program=program, error="a postprocessor refused the schedule")
     return Materialised(program=program, schedule=done.schedule)

@@ -1,4 +1,4 @@
-"""Answers of TVM, remembered: asked once per distinct value of what they depend on."""
+"""TVM's answers, memoised: computed once per distinct value of what they depend on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Asked(Generic[Answer]):
     """The answer depends on `columns`, on whether `capped` ones are 1, on products of `spans`."""
 
     ask: Callable[[Ints], Answer]
-    """The answer for one row, given the whole row."""
+    """The answer for one row; it takes the whole row."""
     columns: tuple[int, ...] = ()
     capped: tuple[int, ...] = ()
     spans: tuple[tuple[int, ...], ...] = ()

@@ -1,4 +1,4 @@
-"""Replay that puts blocks where a row says, without asking TVM where they might go.
+"""Replay that moves blocks where a row puts them, without TVM's search for where they may go.
 
 `SampleComputeLocation` tries every loop of a consumer, whatever was decided: two thirds of the
 time it takes to replay a convolution on a CPU. Of a row known to be legal the answer is known.
@@ -119,8 +119,8 @@ class _Moves:
     def _getproducers(
         self, index: int, like: Any, place: OutputPlace, _: Mapping[int, int]
     ) -> None:
-        found = self.schedule.get_producers(self._variable(place))
-        self.made.update(((index, at), block) for at, block in enumerate(found))
+        producers = self.schedule.get_producers(self._variable(place))
+        self.made.update(((index, at), block) for at, block in enumerate(producers))
 
     def _unannotate(self, _: int, like: Any, place: OutputPlace, __: Mapping[int, int]) -> None:
         self.schedule.unannotate(self._variable(place), str(like.attrs[0]))

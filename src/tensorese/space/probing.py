@@ -1,4 +1,4 @@
-"""One sketch of a task, asked of TVM row by row."""
+"""One sketch of a task, replayed by TVM row by row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Offer: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """One sketch of a referee, asked row by row."""
+    """One sketch of a referee, replayed row by row."""
 
     referee: ScheduleRules
     index: int
@@ -91,14 +91,14 @@ def locate(schedule: Any, block: Any, wish: int) -> int:
 
 def offered(schedule: Any, block: Any) -> Offer:
     """Asked for a location that it does not accept, TVM answers with the nearest one before it."""
-    found: list[int] = []
+    locations: list[int] = []
     wish = _depth(schedule, block)
     while wish >= ROOT:
-        found.append(locate(schedule, block, wish))
-        wish = found[-1] - 1
+        locations.append(locate(schedule, block, wish))
+        wish = locations[-1] - 1
     if locate(schedule, block, INLINE) == INLINE:
-        found.append(INLINE)
-    return tuple(reversed(found))
+        locations.append(INLINE)
+    return tuple(reversed(locations))
 
 
 def _depth(schedule: Any, block: Any) -> int:

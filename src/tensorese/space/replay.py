@@ -108,9 +108,9 @@ class ScheduleRules:
     ) -> Replayed:
         """Scheduled and postprocessed; raises what TVM raises when it cannot.
 
-        Without `verify` the postprocessors that only judge are left out. Without `traced`, TVM is
-        not asked whether blocks may go where the row says; the schedule's trace can then be written
-        out but not replayed in memory (its locations are objects where TVM wants integers).
+        Without `verify` the postprocessors that only judge are left out. Without `traced`, TVM does
+        not check whether blocks may go where the row puts them; the trace can then be written out
+        but not replayed in memory (its locations are objects where TVM wants integers).
         """
         schedule = self._scheduled(sketch, values, traced=traced)
         decisions = _decided_at(schedule.trace, [index for index, _ in values])

@@ -18,16 +18,16 @@ _MAX_TRIES = 50  # per wanted program, before the space is called exhausted
 
 def random_schedules(module: Any, target: Target, n: int, seed: int = 0) -> list[Any]:
     """Up to `n` distinct schedules that pass every postprocessor, sketches taken in turn."""
-    found: list[Any] = []
+    schedules: list[Any] = []
     seen: set[str] = set()
     for schedule in _draws(module, target, n * _MAX_TRIES, seed):
         decided = str(schedule.trace)
         if decided not in seen:
             seen.add(decided)
-            found.append(schedule)
-        if len(found) == n:
+            schedules.append(schedule)
+        if len(schedules) == n:
             break
-    return found
+    return schedules
 
 
 def _draws(module: Any, target: Target, tries: int, seed: int) -> Iterator[Any]:

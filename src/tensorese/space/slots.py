@@ -79,28 +79,28 @@ Slot: TypeAlias = Tile | Choice | Location
 
 
 def typed_slots(sketch: Sketch, decisions: Sequence[int]) -> tuple[Slot, ...]:
-    """The slots of a sketch; `decisions` of any one program tell the tiles' extents."""
+    """The slots of a sketch; `decisions` of any one program give the tiles' extents."""
     trace = read_trace(sketch.body, sketch.slots)
-    found: list[Slot] = []
+    slots: list[Slot] = []
     column = 0
     for index, length in sketch.slots:
         one = trace[index]
         if one.kind == "SamplePerfectTile":
             part = decisions[column : column + length]
             extent = int(np.prod(part, dtype=np.int64))
-            found.append(Tile(column=column, extent=extent, parts=length, limit=one.attributes[1]))
+            slots.append(Tile(column=column, extent=extent, parts=length, limit=one.attributes[1]))
         elif one.kind == "SampleCategorical":
             purpose = _purpose(trace, one.outputs[0])
-            found.append(Choice(column=column, options=one.attributes[0], purpose=purpose))
+            slots.append(Choice(column=column, options=one.attributes[0], purpose=purpose))
         elif one.kind == "SampleComputeLocation":
-            found.append(Location(column=column, instruction=index))
+            slots.append(Location(column=column, instruction=index))
         else:
             raise SpaceError(
                 "a decision must be a perfect tile, a choice or a compute location, "
                 f"but got {one.kind}; draw this sketch by replay"
             )
         column += max(1, length)
-    return tuple(found)
+    return tuple(slots)
 
 
 def _purpose(trace: Trace, variable: str) -> str:

@@ -62,7 +62,7 @@ class TaskSpace:
         return exact and done.passed and self.lowers(sketch, done.schedule)
 
     def lowers(self, sketch: int, schedule: Any) -> bool:
-        """Asked of TVM where its postprocessors are known to pass what it then cannot lower."""
+        """TVM lowers only where its postprocessors are known to pass what it then cannot lower."""
         doubtful = self.sketches[sketch].reduces_across_threads
         return not doubtful or self.referee.lowers(schedule.mod)
 
@@ -85,9 +85,9 @@ class TaskSpace:
             if space.sketch.id == wanted:
                 return index, decisions, constants
         if wanted in self._simplified:
-            index, kept, row = self._simplified[wanted]
+            index, columns, row = self._simplified[wanted]
             row = list(row)
-            for column, value in zip(kept, decisions, strict=True):
+            for column, value in zip(columns, decisions, strict=True):
                 row[column] = value
             return index, tuple(row), dict(self.sketches[index].constants)
         raise SpaceError(
@@ -98,7 +98,7 @@ class TaskSpace:
     @cached_property
     def _simplified(self) -> dict[str, tuple[int, list[int], list[int]]]:
         """By the id a sketch has when simplified: its index, the columns left, and a row of it."""
-        found = {}
+        simplified = {}
         for index, trace in enumerate(self.referee.traces):
             short = trace.simplified(remove_postproc=True)
             body, slots, decisions, _ = split_trace(plain(short.as_json()))
@@ -106,8 +106,8 @@ class TaskSpace:
             row = list(decisions_of(trace))
             left = _columns_left(trace, short)
             if len(left) == len(decisions):
-                found[wanted] = (index, left, row)
-        return found
+                simplified[wanted] = (index, left, row)
+        return simplified
 
     def decode(
         self, sketch: int, row: Ints | Sequence[int], constants: Constants | None = None

@@ -17,7 +17,7 @@ MAX_TABLE = 2_000_000  # rows; the zoo's largest tile (5 parts) has some ten tho
 
 
 class SpaceError(TensoreseError):
-    """A sketch, row or trace that does not belong to the space it was given to."""
+    """A sketch, row or trace that does not belong to the space that reads it."""
 
 
 def divisors(extent: int) -> list[int]:

@@ -40,15 +40,15 @@ def cross(
 
 def distance(space: DecisionSpace, rows: Ints, others: Ints) -> npt.NDArray[np.float64]:
     """`[n, m]`: factors of two moved between parts of tiles, plus 1 per other slot that differs."""
-    found = np.zeros((len(rows), len(others)))
+    distances = np.zeros((len(rows), len(others)))
     for slot in space.slots:
         mine = rows[:, None, slot.column : slot.column + slot.width]
         theirs = others[None, :, slot.column : slot.column + slot.width]
         if isinstance(slot, Tile):
-            found += np.abs(np.log2(mine) - np.log2(theirs)).sum(2) / 2
+            distances += np.abs(np.log2(mine) - np.log2(theirs)).sum(2) / 2
         else:
-            found += (mine != theirs).any(2)
-    return found
+            distances += (mine != theirs).any(2)
+    return distances
 
 
 def _vary(
@@ -119,6 +119,6 @@ def divisor_table(extent: int) -> tuple[Ints, Ints, Ints]:
     values = divisors(extent)
     lists = [[d for d in values if value % d == 0][1:] or [1] for value in values]
     table = np.ones((len(values), max(map(len, lists))), dtype=np.int64)
-    for row, found in zip(table, lists, strict=True):
-        row[: len(found)] = found
-    return np.array(values), table, np.array([len(found) for found in lists], dtype=np.int64)
+    for row, factors in zip(table, lists, strict=True):
+        row[: len(factors)] = factors
+    return np.array(values), table, np.array([len(factors) for factors in lists], dtype=np.int64)

@@ -69,9 +69,9 @@ def _comparable(model: Any, made: Plain, settled: Settled) -> Any:
         return model
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    kept = [value for value in copy.graph.input if value.name not in settled.values]
+    inputs = [value for value in copy.graph.input if value.name not in settled.values]
     del copy.graph.input[:]
-    copy.graph.input.extend(kept)
+    copy.graph.input.extend(inputs)
     copy.graph.initializer.extend(
         onnx.numpy_helper.from_array(array, name) for name, array in settled.values.items()
     )

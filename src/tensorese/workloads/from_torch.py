@@ -105,7 +105,7 @@ def tensor_of(torch: Any, array: Array) -> Any:
     return torch.from_numpy(np.ascontiguousarray(array))
 
 
-def _given(torch: Any, program: Any, inputs: Sequence[Input]) -> dict[str, Array]:
+def _example_integers(torch: Any, program: Any, inputs: Sequence[Input]) -> dict[str, Array]:
     """Integers and masks of the example inputs: any float will do, but not any token."""
     if not program.example_inputs:
         return {}
@@ -160,7 +160,7 @@ def network_of(program: Any, *, name: str, below: int = 0) -> Network:
         inputs=inputs,
         reference=reference,
         widened=wide if _is_half(torch, program, inputs) else None,
-        given={} if below else _given(torch, program, inputs),
+        given={} if below else _example_integers(torch, program, inputs),
     )
 
 
@@ -178,8 +178,8 @@ def _decompositions(torch: Any) -> Any:
     what follows. Without any, TVM reads a batch norm's momentum as its epsilon.
     """
     table = torch.export.default_decompositions()
-    for kept in (torch.ops.aten.linear.default, torch.ops.aten.matmul.default):
-        table.pop(kept, None)
+    for operator in (torch.ops.aten.linear.default, torch.ops.aten.matmul.default):
+        table.pop(operator, None)
     return table
 
 

@@ -60,7 +60,7 @@ def _from_onnx(path: Path, fixed: Fixed) -> Network:
 
 
 def _joined(fixed: Fixed, options: Fixed) -> Fixed:
-    """What stands behind the `@` and what options say; an option wins."""
+    """What stands behind the `@` and the options' values; an option wins."""
     return Fixed(
         shapes={**fixed.shapes, **options.shapes},
         dims=options.dims,

@@ -42,14 +42,14 @@ def keep_masks_apart(module: Any) -> Any:
 
 def _calls(tvm: Any, function: Any) -> list[tuple[Any, Any, list[Any]]]:
     """Every kernel call in order: the variable it makes, the kernel, its arguments."""
-    found = []
+    calls = []
     for block in getattr(function.body, "blocks", []):
         for binding in block.bindings:
             value: Any = getattr(binding, "value", None)
             if str(getattr(getattr(value, "op", None), "name", "")) == "relax.call_tir":
                 fields = [f for f in value.args[1].fields if isinstance(f, tvm.relax.Var)]
-                found.append((binding.var, value.args[0], fields))
-    return found
+                calls.append((binding.var, value.args[0], fields))
+    return calls
 
 
 def _pattern(function: Any) -> int:

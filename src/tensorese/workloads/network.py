@@ -42,15 +42,16 @@ class Network:
     """What is computed otherwise than the source says, a line each."""
 
     widened: Reference | None = None
-    """The same in float32, where the source computes in half precision and can tell."""
+    """The same in float32, where the source computes in half precision and can be widened."""
     given: Mapping[str, Array] = field(default_factory=dict)
     """Inputs that came with the model or from its user, by name: what it is made for."""
 
     def example(self, seed: int = 0) -> list[Array]:
         """Seeded input of the right shapes and kinds.
 
-        With seed 0 inputs are as they were given, else shuffled: other values, but as plausible.
-        Others are drawn, integers from what the tables that they are looked up in allow.
+        With seed 0 the inputs in `given` stay as they are, else they are shuffled: other values,
+        but as plausible. The rest are drawn, integers from what the tables that they are looked up
+        in allow.
         """
         random = np.random.default_rng(seed)
         return [self._draw(random, at, seed) for at in range(len(self.inputs))]

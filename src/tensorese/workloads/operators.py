@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _REDUCE = 2  # tvm.tirx.IterVar iter_type
-# Where TIR nodes keep others, in program order; nodes are told apart by class name.
+# Where TIR nodes keep others, in program order; nodes are distinguished by class name.
 _ONE = (
     *("block", "condition", "then_case", "else_case"),
     *("a", "b", "value", "true_value", "false_value", "body"),
@@ -45,7 +45,7 @@ def operator_class(module: Any) -> str:
     reductions = [block for block in blocks if block.reduced]
     products = [(block, pair) for block in reductions if (pair := _product(block))]
     if products:
-        block, (left, right) = max(products, key=lambda found: found[0].points)
+        block, (left, right) = max(products, key=lambda product: product[0].points)
         return _contraction(block, left, right, blocks)
     kinds = set[str]().union(*(block.kinds() for block in blocks))
     if reductions:

@@ -69,17 +69,17 @@ def prepare(module: Any, target: str, *, prepack: bool = True, winograd: bool = 
 
 
 def _without_fail(rewriting: Callable[[Any], Any], module: Any) -> Any:
-    """A network that one of our rewritings cannot take goes on without it; that is said."""
+    """A network that one of our rewritings cannot take goes on without it, with a warning."""
     try:
         return rewriting(module)
     except Exception as error:
         name = getattr(rewriting, "func", rewriting).__name__.strip("_")
-        _say(f"the network goes on without {name}: {first_line(error)}")
+        _warn_once(f"the network goes on without {name}: {first_line(error)}")
         return module
 
 
-@cache  # tuning and deploy both prepare a network: said once
-def _say(text: str) -> None:
+@cache  # tuning and deploy both prepare a network: warn once
+def _warn_once(text: str) -> None:
     logging.getLogger("tensorese").warning(text)
 
 

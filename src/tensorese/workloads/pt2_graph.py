@@ -28,7 +28,7 @@ _GUARD = re.compile(
 )
 _CONTAINERS = (None, "builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict")
 _REGISTERED = "transformers.modeling_outputs."
-"""Outputs of a package that tells torch about them when it is imported."""
+"""Outputs of a package that registers them with torch when it is imported."""
 _METADATA = {"stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "custom", "from_node"}
 _NEVER = {"custom_obj", "as_custom_obj", "class_fqn"}  # objects that torch unpickles
 

@@ -77,8 +77,8 @@ class Regrouper(NetworkRewriter):
         pieces = np.split(values, places, str(call.attrs.kernel_layout).index("I"))
         total: Any = None
         for part, piece in zip(parts, pieces, strict=True):
-            given = [part, self.constant(piece, dtype)]
-            term = self.emit(self.relax.Call(call.op, given, call.attrs, call.ty_args))
+            operands = [part, self.constant(piece, dtype)]
+            term = self.emit(self.relax.Call(call.op, operands, call.attrs, call.ty_args))
             total = term if total is None else self.emit(self.relax.op.add(term, total))
         return total
 
@@ -123,9 +123,9 @@ class Regrouper(NetworkRewriter):
         width, last = weights[0].shape[1], len(call.ty.shape) - 1
         if group[0] not in self.wide:
             joined = self.constant(np.concatenate(weights, 1), str(group[0].args[1].ty.dtype))
-            given = [arguments[0], joined]
+            operands = [arguments[0], joined]
             self.wide[group[0]] = self.emit(
-                self.relax.Call(call.op, given, call.attrs, call.ty_args)
+                self.relax.Call(call.op, operands, call.attrs, call.ty_args)
             )
         at = group.index(call) * width
         cut = self.relax.op.strided_slice(self.wide[group[0]], [last], [at], [at + width])

@@ -29,19 +29,19 @@ def tasks_of(
 
     extracted = extract_tasks(prepared, tvm.target.Target(json.loads(target)))
     # Winograd's transforms have one schedule each: there is nothing to decide.
-    open_ = [found for found in extracted if not is_transform(found.dispatched[0])]
-    tasks = [_task(tvm, found, target) for found in open_]
+    open_ = [task for task in extracted if not is_transform(task.dispatched[0])]
+    tasks = [_task(tvm, task, target) for task in open_]
     return sorted(tasks, key=lambda task: (-task.weight * task.flops, task.name))
 
 
-def _task(tvm: Any, found: Any, target: str) -> Task:
-    module = found.dispatched[0]
+def _task(tvm: Any, extracted: Any, target: str) -> Task:
+    module = extracted.dispatched[0]
     return Task(
-        name=_readable(str(found.task_name)),
+        name=_readable(str(extracted.task_name)),
         operator=operator_class(module),
         workload=workload_of(module),
         target=target,
-        weight=int(found.weight),
+        weight=int(extracted.weight),
         flops=float(tvm.s_tir.analysis.estimate_tir_flops(module)),
         module=module,
     )

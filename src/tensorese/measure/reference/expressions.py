@@ -2,7 +2,7 @@
 
 A box of `n` iteration variables is an open grid: variable `k` is an array of shape
 `(1, ..., extent_k, ..., 1)`, so an expression only grows along the axes it really uses. Nodes are
-told apart by class name: nothing here imports TVM, let alone its code generator.
+distinguished by class name: nothing here imports TVM, let alone its code generator.
 """
 
 from __future__ import annotations

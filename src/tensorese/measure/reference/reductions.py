@@ -180,8 +180,8 @@ def _divided_axis(node: Any, block: LeafBlock) -> tuple[int, int] | None:
 
 def _group_boxes(block: LeafBlock, factors: list[Any]) -> Iterator[Box]:
     """Cuts the box where `v // c` steps, so that inside each part the indices are affine."""
-    found = (_find_division(factor, block) for factor in factors)
-    divided = next((division for division in found if division is not None), None)
+    divisions = (_find_division(factor, block) for factor in factors)
+    divided = next((division for division in divisions if division is not None), None)
     if divided is None:
         yield block.box
         return
@@ -193,12 +193,12 @@ def _group_boxes(block: LeafBlock, factors: list[Any]) -> Iterator[Box]:
 
 
 def _find_division(node: Any, block: LeafBlock) -> tuple[int, int] | None:
-    found = _divided_axis(node, block)
-    if found is not None:
-        start, stop = block.box[found[0]]
-        return found if 1 < (stop - start) / found[1] <= MAX_GROUPS else None
+    division = _divided_axis(node, block)
+    if division is not None:
+        start, stop = block.box[division[0]]
+        return division if 1 < (stop - start) / division[1] <= MAX_GROUPS else None
     for child in children(node):
-        found = _find_division(child, block)
-        if found is not None:
-            return found
+        division = _find_division(child, block)
+        if division is not None:
+            return division
     return None

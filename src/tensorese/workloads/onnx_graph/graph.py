@@ -64,9 +64,9 @@ class Node:
 
 
 Rule = Callable[["Graph", Node], "Sequence[str] | None"]
-"""The values that hold a node's outputs; None where the rule has nothing to say."""
+"""The values that hold a node's outputs; None where the rule does not apply."""
 Rules = Mapping[tuple[str, str], Sequence[Rule]]
-"""By domain and operator, asked in order."""
+"""By domain and operator, tried in order."""
 Control = Mapping[str, Callable[["Graph", Node, Mapping[str, str]], Sequence[str]]]
 """Control flow, which walks subgraphs: they read the names around them."""
 
@@ -327,7 +327,7 @@ class Graph:
             return [None] * call.outputs
         try:
             schema = self.onnx.defs.get_schema(call.op, self.opset, "")
-            found = self.onnx.shape_inference.infer_node_outputs(
+            types = self.onnx.shape_inference.infer_node_outputs(
                 schema,
                 self._proto(call, call.inputs, outputs),
                 kinds,
@@ -340,13 +340,13 @@ class Graph:
         except Exception as error:
             if not strict:
                 return [None] * call.outputs
-            shapes = ", ".join(self.said(name) for name in inputs)
+            shapes = ", ".join(self.shape_text(name) for name in inputs)
             raise ShapeClash(
                 f"the shapes do not fit {call.op} {call.name!r} of {shapes}: {_reason(error)}"
             ) from None
-        return [found.get(name) for name in outputs]
+        return [types.get(name) for name in outputs]
 
-    def said(self, name: str) -> str:
+    def shape_text(self, name: str) -> str:
         extents = [str(e) if e is not None else "?" for e in self.extents(name) or []]
         if name in self.values:
             extents = [str(extent) for extent in self.values[name].shape]

@@ -228,9 +228,9 @@ def conv_transpose(g: Graph, node: Node) -> Sequence[str] | None:
         starts.append(first)
         ends.append(total - first)
     dropped = ("output_shape", "auto_pad", "pads", "output_padding")
-    kept = {key: value for key, value in node.attributes.items() if key not in dropped}
+    attributes = {key: value for key, value in node.attributes.items() if key not in dropped}
     pads = starts + ends
-    return [g.op("ConvTranspose", *node.inputs, **kept, pads=pads, output_padding=extra)]
+    return [g.op("ConvTranspose", *node.inputs, **attributes, pads=pads, output_padding=extra)]
 
 
 def depends_on_values(graph: Graph, node: Node) -> Sequence[str]:
@@ -269,8 +269,8 @@ def fused_matmul(g: Graph, node: Node) -> Sequence[str]:
 
 def fused_conv(g: Graph, node: Node) -> Sequence[str]:
     own = ("activation", "activation_params")
-    kept = {key: value for key, value in node.attributes.items() if key not in own}
-    y = g.op("Conv", *node.inputs[:3], **kept)
+    attributes = {key: value for key, value in node.attributes.items() if key not in own}
+    y = g.op("Conv", *node.inputs[:3], **attributes)
     if node.input(3):
         y = g.op("Add", y, node.input(3))
     activation, parameters = node.get("activation"), list(node.get("activation_params") or [])

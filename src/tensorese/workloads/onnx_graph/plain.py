@@ -68,11 +68,11 @@ def _written(graph: Graph, outputs: list[str]) -> Plain:
             graph.types[copy] = graph._type_of(name)
             outputs[place] = copy
         taken.add(outputs[place])
-    kept = _live(graph.nodes, set(outputs))
-    read = {name for node in kept for name in node.input}
+    live = _live(graph.nodes, set(outputs))
+    read = {name for node in live for name in node.input}
     info = onnx.helper.make_value_info
     written = onnx.helper.make_graph(
-        kept,
+        live,
         "plain",
         [info(name, graph.types[name]) for name in graph.inputs],
         [info(name, graph.types.get(name, onnx.TypeProto())) for name in outputs],
@@ -92,9 +92,9 @@ def _written(graph: Graph, outputs: list[str]) -> Plain:
 
 def _live(nodes: list[Any], wanted: set[str]) -> list[Any]:
     """Nodes that something reads, in order."""
-    kept = []
+    live = []
     for node in reversed(nodes):
         if wanted.intersection(node.output):
-            kept.append(node)
+            live.append(node)
             wanted.update(node.input)
-    return kept[::-1]
+    return live[::-1]

@@ -59,7 +59,7 @@ def _with_defaults(node: Node, opset: int) -> Node:
 
 
 def _nearest(graph: Graph, x: str, axes: Sequence[Axis]) -> Sequence[str] | None:
-    """As TVM takes it; the rule is not asked again about what it made."""
+    """As TVM takes it; the rule is not applied again to its own output."""
     factors = [1.0] * len(graph.shape(x))
     for one in axes:
         factors[one.axis] = one.after / one.before

@@ -45,14 +45,14 @@ class Settled:
 
 @dataclass(frozen=True, kw_only=True)
 class _Declared:
-    """An input as the file has it: an extent, a dimension's name, or "" where neither is said."""
+    """An input as the file has it: an extent, a dimension's name, or "" where it has neither."""
 
     name: str
     dtype: np.dtype[Any]
     extents: tuple[int | str, ...] | None
 
     @property
-    def said(self) -> str:
+    def shape_text(self) -> str:
         if self.extents is None:
             return "of unknown rank"
         return "x".join(str(extent or "?") for extent in self.extents) or "a scalar"
@@ -154,7 +154,7 @@ def _closed(
     clash = [e for e, s in zip(extents, shape, strict=False) if isinstance(e, int) and e != s]
     if len(shape) != len(extents) or clash:
         got = "x".join(map(str, shape))
-        raise NetworkError(f"input {one.name!r} of {path} is {one.said}, but got {got}")
+        raise NetworkError(f"input {one.name!r} of {path} is {one.shape_text}, but got {got}")
     return shape
 
 
@@ -190,10 +190,10 @@ def _all_open(
     values: Mapping[str, Array],
     path: Path,
 ) -> str:
-    said = ", ".join(f"{one.name!r} is {one.said}" for one in open_)
+    inputs = ", ".join(f"{one.name!r} is {one.shape_text}" for one in open_)
     options = _example(model, open_, declared, closed, values)
     command = f"tensorese tasks {shlex.quote(str(path))} {options}"
-    return f"every input shape must be fixed, but {said}; for example: {command}"
+    return f"every input shape must be fixed, but {inputs}; for example: {command}"
 
 
 def _example(
@@ -203,28 +203,28 @@ def _example(
     closed: Mapping[str, tuple[int, ...] | None],
     values: Mapping[str, Array],
 ) -> str:
-    """Options that the network takes, as its shapes tell; the first guess where none fits."""
+    """Options that fit the network's shapes; the first guess where none fits."""
     first = ""
     for guess in itertools.islice(_guesses(open_), _TRIES):
         shapes = {**{n: s for n, s in closed.items() if s is not None}, **guess}
-        given, told = dict(values), list[str]()
+        fixed, value_options = dict(values), list[str]()
         for _ in range(4):
             inputs = {
                 name: TensorSpec(shape=shape, dtype=declared[name].dtype.name)
                 for name, shape in shapes.items()
-                if name not in given
+                if name not in fixed
             }
-            parts = [f"{n}={'x'.join(map(str, s))}" for n, s in guess.items() if n not in given]
-            options = " ".join([*(f"--shape {shlex.quote(p)}" for p in parts), *told])
+            parts = [f"{n}={'x'.join(map(str, s))}" for n, s in guess.items() if n not in fixed]
+            options = " ".join([*(f"--shape {shlex.quote(p)}" for p in parts), *value_options])
             first = first or options
             try:
-                plain(model, inputs, given)
+                plain(model, inputs, fixed)
                 return options
             except Undecided as error:
                 for name, number in error.inputs.items():
-                    if shapes.get(name) is not None and name not in given:
-                        given[name] = np.full(shapes[name], number, declared[name].dtype)
-                        told.append(f"--value {shlex.quote(f'{name}={number:g}')}")
+                    if shapes.get(name) is not None and name not in fixed:
+                        fixed[name] = np.full(shapes[name], number, declared[name].dtype)
+                        value_options.append(f"--value {shlex.quote(f'{name}={number:g}')}")
             except NetworkError:
                 break
     return first

@@ -73,12 +73,12 @@ ZOO: dict[str, Entry] = {
 
 def parse(text: str) -> tuple[str, tuple[int, ...]]:
     """`NAME[@shape]` to the entry's name and the shape, e.g. `resnet50@8x3x256x256`."""
-    given, _, wanted = text.partition("@")
+    requested, _, wanted = text.partition("@")
     squeezed = {_squeeze(name): name for name in ZOO}
-    name = squeezed.get(_squeeze(given))
+    name = squeezed.get(_squeeze(requested))
     if name is None:
-        hint = did_you_mean(given.lower().replace("-", "_"), ZOO)
-        raise NetworkError(f"the zoo has no network {given!r}{hint}; it has: {', '.join(ZOO)}")
+        hint = did_you_mean(requested.lower().replace("-", "_"), ZOO)
+        raise NetworkError(f"the zoo has no network {requested!r}{hint}; it has: {', '.join(ZOO)}")
     return name, _shape(name, wanted) if "@" in text else ZOO[name].shape
 
 

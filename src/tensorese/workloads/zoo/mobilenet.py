@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 def round_to_8(channels: float) -> int:
-    """Channels in multiples of 8, never more than a tenth below what was asked."""
+    """Channels in multiples of 8, never more than a tenth below `channels`."""
     rounded = max(8, int(channels + 4) // 8 * 8)
     return rounded + 8 if rounded < 0.9 * channels else rounded
 
