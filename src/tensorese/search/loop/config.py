@@ -56,7 +56,7 @@ class TuneConfig:
 
     @property
     def limit_secs(self) -> float | None:
-        """The wall-clock limit, the default one when nothing was said; None for no limit."""
+        """The wall-clock limit, the default one when no limit is set; None for no limit."""
         if self.minutes is not None:
             return self.minutes * 60
         return DEFAULT_MINUTES * 60 if self.trials is None else None

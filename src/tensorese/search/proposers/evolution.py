@@ -28,7 +28,7 @@ class SearchError(TensoreseError):
 
 @dataclass(frozen=True, kw_only=True)
 class EvolutionConfig:
-    """Shares are of the population unless said otherwise."""
+    """Shares are of the population unless stated otherwise."""
 
     population: int = 2048
     """Rows scored per call, over all generations and sketches."""
@@ -93,8 +93,8 @@ class Evolution(Proposer):
         scored = [leaders.scored() for leaders in every]
         n_random = int(self.config.epsilon * n + self.rng.random())
         origin = f"{self.name}:{self.ranker.name}"
-        found = pick(state, scored, n - n_random, origin, apart=self.config.apart)
-        return found + random_proposals(state, n - len(found), shares, self.rng, found)
+        picked = pick(state, scored, n - n_random, origin, apart=self.config.apart)
+        return picked + random_proposals(state, n - len(picked), shares, self.rng, picked)
 
     def _evolve(self, leaders: Leaders, count: int, seeds: Sequence[Ints]) -> None:
         """Scores about `count` rows of a sketch, over all generations."""

@@ -49,7 +49,7 @@ def replayed_rows(space: TaskSpace, sketch: int, n: int, rng: np.random.Generato
     """Rows that TVM itself draws, schedules and passes; what stock search does to every sample."""
     referee = space.referee
     trace = referee.tvm.s_tir.schedule.Trace(referee.instructions[sketch], {})
-    found: list[tuple[int, ...]] = []
+    rows: list[tuple[int, ...]] = []
     for _ in range(n * _TRIES):
         # Seeds start at 1: TVM reads 0 and -1 as "choose one yourself".
         schedule = referee.tvm.s_tir.Schedule(referee.module, seed=int(rng.integers(1, 1 << 30)))
@@ -61,11 +61,11 @@ def replayed_rows(space: TaskSpace, sketch: int, n: int, rng: np.random.Generato
         except SCHEDULE_ERRORS:
             continue
         if passed:
-            found.append(decisions)
-        if len(found) == n:
+            rows.append(decisions)
+        if len(rows) == n:
             break
     width = space.sketches[sketch].sketch.n_decisions
-    return np.array(found, dtype=np.int64).reshape(len(found), width)
+    return np.array(rows, dtype=np.int64).reshape(len(rows), width)
 
 
 def random_proposals(
