@@ -11,7 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from tensorese.collect.remote import OverRay, OverRpc
-    from tensorese.collect.session import GivenProgram, Session
+    from tensorese.collect.session import NamedProgram, Session
     from tensorese.collect.tasklist import ListedTask
     from tensorese.targets import Target
 
@@ -170,7 +170,7 @@ def _session(target: Target, options: dict[str, Any]) -> Session:
             per_task=options["per_task"],
             random_share=options["random_share"],
             seed=options["seed"],
-            only_given=options["only_programs"],
+            only_named=options["only_programs"],
         ),
         farm=collecting_on(target, verify=options["verify"]),
     )
@@ -178,7 +178,7 @@ def _session(target: Target, options: dict[str, Any]) -> Session:
 
 def _given(
     session: Session, options: dict[str, Any], tasks: Sequence[ListedTask]
-) -> tuple[Session, list[GivenProgram]]:
+) -> tuple[Session, list[NamedProgram]]:
     from tensorese.collect import session as sessions
     from tensorese.records.store import Store
 

@@ -60,7 +60,7 @@ class NodeSettings:
 
 
 class NodeWorker:
-    """Ray makes an actor of it; it knows nothing of Ray. Everything it says and hears is JSON."""
+    """Ray makes an actor of it; it knows nothing of Ray. Its messages, both ways, are JSON."""
 
     def __init__(self, settings: str) -> None:
         self.settings = NodeSettings.from_json(settings)
@@ -125,9 +125,9 @@ class NodeWorker:
         jobs, candidates = [], []
         for row in batch:
             candidate = self.nouns.candidate(row)
-            kept = self._kept.pop(candidate.program.id, None)
-            if kept is not None:
-                self.done[row["job"]] = kept
+            earlier = self._kept.pop(candidate.program.id, None)
+            if earlier is not None:
+                self.done[row["job"]] = earlier
                 continue
             jobs.append(int(row["job"]))
             candidates.append(candidate)
@@ -143,8 +143,8 @@ class NodeWorker:
 
 
 def _kept(store: Store, platform: str) -> dict[str, Measurement]:
-    """By program id, what an earlier driver was not told, or did not live to write down."""
+    """By program id, measurements that no earlier driver received, or lived to write down."""
     if platform not in store.platforms():
         return {}
-    found = store.measurements(platform=platform)
-    return {m.program.id: m for m in found if m.status is not Status.INFRA_ERROR}
+    measurements = store.measurements(platform=platform)
+    return {m.program.id: m for m in measurements if m.status is not Status.INFRA_ERROR}
