@@ -47,8 +47,8 @@ def tasks(
     network = load_network(model, **fixed_by(shape, dim, value))
     for note in network.notes:
         click.echo(note, err=True)
-    found = tasks_of(network, parsed.to_json(), winograd=not no_winograd)
-    rows = [_row(task, space) for task in found]
+    extracted = tasks_of(network, parsed.to_json(), winograd=not no_winograd)
+    rows = [_row(task, space) for task in extracted]
     if as_json:
         click.echo(json.dumps({"network": network.name, "target": parsed.to_json(), "tasks": rows}))
     else:
