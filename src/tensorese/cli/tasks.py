@@ -41,7 +41,7 @@ def tasks(
     """
     from tensorese.targets import Target
 
-    parsed = Target.parse(target)  # a wrong target is answered before a network is read
+    parsed = Target.parse(target)  # a wrong target is refused before a network is read
     from tensorese.workloads import load_network, tasks_of
 
     network = load_network(model, **fixed_by(shape, dim, value))

@@ -31,7 +31,7 @@ _FACTS = {"kind": "tasks", "schema": 1}
 
 
 class TaskListError(TensoreseError):
-    """A task list that cannot be read or made as asked."""
+    """A task list that cannot be read or made."""
 
 
 @dataclass(frozen=True, kw_only=True)

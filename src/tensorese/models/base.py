@@ -1,4 +1,4 @@
-"""What every model is, and how it is kept: contract, registry, folder format 2.
+"""What every model is, and how it is stored: contract, registry, folder format 2.
 
 A folder holds `config.json` (a head that all kinds share and the kind's own section),
 `model.safetensors` and `card.md`. Nothing in it is executed on loading; pickles are refused

@@ -105,7 +105,7 @@ def rounded_down(threshold: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
 
 
 def _folded(forest: Forest) -> dict[str, npt.NDArray[Any]]:
-    """As it is kept: a node is a leaf's value or a threshold, and left is the next node.
+    """As it is stored: a node is a leaf's value or a threshold, and left is the next node.
 
     6 bytes a node instead of 14 where features and nodes are fewer than 255.
     """

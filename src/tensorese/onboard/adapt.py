@@ -46,7 +46,7 @@ _WHOSE: dict[Whose, str] = {
 
 
 class OnboardError(TensoreseError):
-    """A platform that cannot be learnt as asked."""
+    """A platform that cannot be learnt."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,7 +50,7 @@ class Onboarding:
 
 
 def start_at(folder: Path) -> ModelChoice:
-    """The model that was asked for, by its first head; refused before anything is measured."""
+    """The model named by --start, by its first head; refused before anything is measured."""
     config = read_config(folder)
     if config["kind"] not in LEARNERS:
         raise OnboardError(

@@ -24,7 +24,7 @@ class NodeLost(Exception):
 
 
 class Node(ABC):
-    """A measuring host. One call at a time; `answer` is asked until it has one."""
+    """A measuring host. One call at a time; `answer` is polled until it has one."""
 
     name: str
     window: int

@@ -1,4 +1,4 @@
-"""What a tuning run is asked to do."""
+"""The settings of a tuning run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DEFAULT_MINUTES = 10.0
 
 
 class TuneError(TensoreseError):
-    """A tuning run that cannot start or go on as asked."""
+    """A tuning run that cannot start or go on with its settings."""
 
 
 @dataclass(frozen=True, kw_only=True)

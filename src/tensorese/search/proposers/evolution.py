@@ -19,11 +19,11 @@ from tensorese.space.decisions import DecisionSpace
 from tensorese.space.variation import cross, mutate
 
 _ROUNDS = 16  # of making up for sketches that have fewer rows than their share
-_FEW = 0.1  # a sketch that gives less than this of what it is asked for is used up
+_FEW = 0.1  # a sketch that gives less than this of the rows requested is used up
 
 
 class SearchError(TensoreseError):
-    """A search that was asked for what it cannot do."""
+    """A setting that the search does not support."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +146,7 @@ class Evolution(Proposer):
         return np.vstack([self._bred(space, best, bred), drawn])
 
     def _bred(self, space: DecisionSpace, parents: Ints, n: int) -> Ints:
-        """`n` children of parents that are given best first; the best have the most."""
+        """`n` children of parents, which come best first; the best have the most."""
         if not len(parents) or n <= 0:
             return parents[:0]
         rank = (len(parents) * self.rng.random((2, n)) ** 2).astype(np.int64)

@@ -20,7 +20,7 @@ REPLAYS = 64
 """The most rows of an uncovered sketch that one call draws: each costs TVM some milliseconds."""
 _TRIES = 10  # replays per wanted row before the sketch is called exhausted
 _ROUNDS = 3
-_ASKED = 8  # rows that TVM may refuse per row wanted, before another sketch is tried
+_REFUSALS = 8  # rows that TVM may refuse per row wanted, before another sketch is tried
 
 
 def draw(
@@ -101,7 +101,7 @@ def _legal(
     tried = 0
     for row in rows:
         place = tuple(row.tolist())
-        if wanted <= 0 or tried > _ASKED * (wanted + 4):
+        if wanted <= 0 or tried > _REFUSALS * (wanted + 4):
             return
         if (sketch, place) in known:
             continue

@@ -12,7 +12,7 @@ from tensorese.records.store import Store
 from tensorese.search.contracts import DecisionRow, Proposal, TaskState
 from tensorese.search.proposers.refit import refit_row, same_make
 
-RELATIVES = 6  # tasks like this one that are asked for programs
+RELATIVES = 6  # tasks like this one whose programs are used
 FAR = 24.0  # doublings of shape, all dimensions together, from which a task is no relative
 
 Origins: TypeAlias = dict[tuple[int, DecisionRow], str]

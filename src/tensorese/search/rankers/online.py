@@ -19,7 +19,7 @@ from tensorese.search.rankers.labels import Names, columns_of, is_label, labels_
 
 FEW = 8  # labels from which the kernel's shape is learnt
 MANY = 256  # labels from which it is learnt no more
-MOST = 384  # labels kept, the best and the latest: a fit grows with their cube
+MOST = 384  # labels fitted, the best and the latest: a fit grows with their cube
 LENT = 192  # labels of other tasks that a task starts from
 CHUNK = 8192  # rows scored at once: bounds memory, and stays in the cache
 RISK = 0.5  # doublings that a sure failure costs a score: logs hold failures that were no fault
@@ -61,7 +61,7 @@ class _Task:
         return [m for m in self.measurements.values() if seconds_of(m) > 0]
 
     def learn(self, others: Advice | None) -> None:
-        runs = _kept(self.runs)
+        runs = _best_and_latest(self.runs)
         failures = [m for m in self.measurements.values() if seconds_of(m) == 0][-MANY:]
         columns = columns_of([*runs, *failures], self.names)
         weights = emphasis(self.names)
@@ -206,7 +206,7 @@ def _make(sketch: Sketch) -> tuple[int, ...]:
     return tuple(length for _, length in sketch.slots if length > 0)
 
 
-def _kept(measurements: list[Measurement]) -> list[Measurement]:
+def _best_and_latest(measurements: list[Measurement]) -> list[Measurement]:
     if len(measurements) <= MOST:
         return measurements
     latest, older = measurements[-MOST // 2 :], measurements[: -MOST // 2]
