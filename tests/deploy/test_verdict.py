@@ -44,3 +44,14 @@ def test_the_worst_output_is_named() -> None:
     assert compare([good], [good, good], [1e-6]).error == math.inf
     close = compare([good + 1e-4], [good], [1e-3])
     assert close.passed and close.error == pytest.approx(1e-4, rel=1e-2)
+
+
+def test_small_probabilities_err_by_roundings_of_one() -> None:
+    want = np.array([0.0, 4e-5, 2e-5], dtype=np.float32)
+    near = want + np.float32(2.0**-24)
+    assert compare([near], [want], [1e-5]).passed
+    assert not compare([want * 1.02], [want], [1e-5]).passed  # two per cent are too much
+    large = np.array([0.5, 0.9], dtype=np.float32)
+    assert not compare([large + np.float32(1e-5)], [large], [1e-6]).passed
+    signed = np.array([-4e-5, 4e-5], dtype=np.float32)  # no probabilities
+    assert not compare([signed + np.float32(2.0**-24)], [signed], [1e-5]).passed

@@ -61,6 +61,9 @@ def test_the_users_come_first(shelf: Path, tmp_path: Path) -> None:
     _keep(mine / "lake-1c", "lake-1c")
     choice = choose(Platform(name="lake-1c"), [mine, shelf])
     assert choice is not None and choice.folder == mine / "lake-1c"
+    _keep(mine / "any-name", "lake-16c")
+    choice = choose(Platform(name="lake-16c"), [mine, shelf])
+    assert choice is not None and choice.folder == mine / "any-name"
 
 
 def test_a_broken_folder_is_passed_over(shelf: Path) -> None:

@@ -47,6 +47,8 @@ def _schedule(schedule: Any, block: Any) -> None:
         return
     innermost = int(schedule.get(spatial[-1]).extent)
     width = next((v for v in _VECTORS if innermost % v == 0), 0)
+    if _reads_or_writes_bool(schedule.get(block)):
+        width = 0
     inner = []
     if width:
         rest, vector = schedule.split(spatial[-1], [innermost // width, width])
@@ -59,3 +61,9 @@ def _schedule(schedule: Any, block: Any) -> None:
         schedule.parallel(shared)
     if reductions:
         schedule.decompose_reduction(block, reductions[0])
+
+
+def _reads_or_writes_bool(block: Any) -> bool:
+    """TVM negates a vector of truth values bit by bit: of 1 it makes -2, which is true."""
+    regions = [*block.reads, *block.writes]
+    return any(str(region.source.dtype) == "bool" for region in regions)

@@ -47,6 +47,8 @@ class Kept:
     heads: int
     """Of the whole model: one trained on several platforms has seen more."""
     workloads: int
+    place: int
+    """Of the folders that were searched: the user's come before what ships."""
 
 
 def user_models() -> Path:
@@ -61,7 +63,7 @@ def places() -> tuple[Path, ...]:
 
 def kept_models(folders: Sequence[Path] | None = None) -> Iterator[Kept]:
     """Every head that can be loaded; a damaged or foreign folder is passed over."""
-    for place in places() if folders is None else folders:
+    for number, place in enumerate(places() if folders is None else folders):
         for path in sorted(place.glob(f"*/{CONFIG}")):
             try:
                 config = read_config(path.parent)
@@ -75,6 +77,7 @@ def kept_models(folders: Sequence[Path] | None = None) -> Iterator[Kept]:
                     target=target_of(head, card.get("targets", {}).get(head, "{}")),
                     heads=len(config["platforms"]),
                     workloads=len(card["training_workloads"]),
+                    place=number,
                 )
 
 
@@ -84,7 +87,7 @@ def choose(platform: Platform, folders: Sequence[Path] | None = None) -> ModelCh
     own = [k for k in candidates if k.head == platform.name]
     if own:
         # Its own folder first: a model of several platforms is for those that have none.
-        best = min(own, key=lambda k: (k.folder.name != platform.name, k.heads))
+        best = min(own, key=lambda k: (k.place, k.folder.name != platform.name, k.heads))
         return ModelChoice(folder=best.folder, head=best.head, why=f"trained on {platform.name}")
     wanted = target_of(platform.name, platform.target)
     near = [(gap, k) for k in candidates if (gap := distance(wanted, k.target)) < math.inf]

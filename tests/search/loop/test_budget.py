@@ -32,8 +32,9 @@ def test_a_network_that_took_long_to_read_gets_more_for_its_end() -> None:
     assert left is not None and left == pytest.approx(600 - slow.ending(tasks), abs=1.0)
 
 
-def test_the_end_never_takes_more_than_half() -> None:
-    assert budget(1, preparing=100.0).ending([progress(50.0)]) == pytest.approx(30.0)
+def test_the_end_never_takes_more_than_half_of_what_reading_left() -> None:
+    assert budget(1, preparing=20.0).ending([progress(50.0)]) == pytest.approx(20.0)
+    assert budget(1, preparing=100.0).ending([progress(50.0)]) == 0.0
 
 
 def test_finalists_get_another_turn_while_compiling_still_fits() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from tensorese.search.loop.scheduler import Progress
 _COMPILE_SECS = 25.0  # loading systems, verifying and timing them, drawing
 _PREPARED = 1.5  # the network is read and prepared again, for Winograd's algorithm and without
 _TRIALS_A_SECOND = 2.0  # on two cores, roughly
-_MOST = 0.5  # of the limit that the ending may take
+_MOST = 0.5  # of the time that the ending may take
 
 
 @dataclass
@@ -49,10 +50,9 @@ class Budget:
 
     def ending(self, tasks: Sequence[Progress]) -> float:
         """What finalists, compiling and the report are expected to take."""
-        limit = self.config.limit_secs
         runs = 0.1 * self.config.rounds * self.config.finalists * len(tasks)
         ending = _builds(tasks) * self.config.finalists / 2 + runs + self.compiling(tasks)
-        return ending if limit is None else min(ending, _MOST * limit)
+        return min(ending, self._most())
 
     def compiling(self, tasks: Sequence[Progress]) -> float:
         """What follows the finalists; how long systems are timed then makes up for the error."""
@@ -63,7 +63,12 @@ class Budget:
     def time_for_a_turn(self, tasks: Sequence[Progress]) -> bool:
         """Whether finalists may be timed once more."""
         limit = self.config.limit_secs
-        return limit is None or self.elapsed() < limit - min(self.compiling(tasks), _MOST * limit)
+        return limit is None or self.elapsed() < limit - min(self.compiling(tasks), self._most())
+
+    def _most(self) -> float:
+        """What the ending may take: a part of the time that reading the network left."""
+        limit = self.config.limit_secs
+        return math.inf if limit is None else _MOST * max(limit - self.preparing, 0.0)
 
     def estimate_left(self, used: int, tasks: Sequence[Progress]) -> float | None:
         """Seconds until the end, for people."""
