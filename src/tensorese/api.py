@@ -93,15 +93,15 @@ def tune(
         # It comes up while the model is read.
         TuningFarm(parsed, farm_config, platform=where) as farm,
     ):
-        chosen, said = ranker_named(ranker, where) if isinstance(ranker, str) else (ranker, "")
+        chosen, remark = ranker_named(ranker, where) if isinstance(ranker, str) else (ranker, "")
         from tensorese.workloads import load_network, tasks_of
 
         reading = time.time()
-        source, given = _source(model, inputs)
+        source, arrays = _source(model, inputs)
         network = load_network(source, shapes=shapes, dims=dims, values=values)
-        given = _checked(network, given)
+        arrays = _checked(network, arrays)
         extracted = tasks_of(network, parsed.to_json(), prepack=prepack, winograd=winograd)
-        for note in filter(None, (said, *network.notes)):
+        for note in filter(None, (remark, *network.notes)):
             announcer.on_note(note)
         run = tune_tasks(
             extracted,
@@ -121,7 +121,7 @@ def tune(
             preparing=time.time() - reading,
             peak_gflops=peak,
         )
-    _keep(source, given, run.path)
+    _keep(source, arrays, run.path)
     if not compile:
         return run
     limit = config.limit_secs

@@ -66,7 +66,7 @@ def test_programs_of_others_are_taken_when_legal_here() -> None:
     sketch, row = two.random(1)[0]
     name = two.space.sketches[sketch].sketch.id
     bad = [3] * len(row)
-    assert one.given([(name, row), (name, row), (name, bad), (name, row[:-1])]) == [(sketch, row)]
+    assert one.named([(name, row), (name, row), (name, bad), (name, row[:-1])]) == [(sketch, row)]
 
 
 def test_a_small_space_is_exhausted_not_repeated() -> None:

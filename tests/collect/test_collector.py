@@ -145,19 +145,19 @@ def test_a_broken_task_is_named_and_the_others_go_on() -> None:
 
 def test_programs_of_others_come_first_with_their_origin() -> None:
     one = state("a")
-    one.given = [("s", (7,), "model:tlp:1"), ("s", (8,), "model:tlp:1"), ("s", (9,), "random")]
+    one.named = [("s", (7,), "model:tlp:1"), ("s", (8,), "model:tlp:1"), ("s", (9,), "random")]
     collector, planners = run([one], [10**6], per_task=11, random_share=1.0)
-    assert [r.op for r in planners.requests[:2]] == ["given", "given"]
+    assert [r.op for r in planners.requests[:2]] == ["named", "named"]
     assert collector.tally.by_origin["model:tlp:1"] == 2
-    collector, _ = run([state("b")], [10**6], only_given=True)
+    collector, _ = run([state("b")], [10**6], only_named=True)
     assert collector.tally.measured == 0
 
 
 def test_programs_of_others_are_spread_over_their_tasks() -> None:
     states = [state("a"), state("b")]
     for one in states:
-        one.given = [("s", (k,), "random") for k in range(32)]
-    _, planners = run(states, [10**6, 10**6], only_given=True)
+        one.named = [("s", (k,), "random") for k in range(32)]
+    _, planners = run(states, [10**6, 10**6], only_named=True)
     assert [request.task for request in planners.requests[:4]] == [0, 1, 0, 1]
 
 

@@ -73,10 +73,10 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
-def ask(worker: NodeWorker, rows: list[Order], told: set[str], acks: Sequence[int] = ()) -> Any:
+def ask(worker: NodeWorker, rows: list[Order], known: set[str], acks: Sequence[int] = ()) -> Any:
     best = {rows[0].program.workload.id: 0.5} if rows else {}
     batches = [rows] if rows else []
-    text = errand(batches, told=told, acks=acks, best=best, wait=0.1)
+    text = errand(batches, known=known, acks=acks, best=best, wait=0.1)
     return results_of(worker.exchange(text))
 
 
@@ -85,12 +85,12 @@ def test_settings_travel_as_json() -> None:
 
 
 def test_results_are_told_until_they_are_acknowledged() -> None:
-    worker, told = Worker(SETTINGS.to_json()), set[str]()
-    first = ask(worker, orders(3)[0], told)
+    worker, known = Worker(SETTINGS.to_json()), set[str]()
+    first = ask(worker, orders(3)[0], known)
     assert sorted(job for job, _ in first) == [0, 1, 2]
-    assert sorted(job for job, _ in ask(worker, [], told)) == [0, 1, 2]
-    assert [job for job, _ in ask(worker, [], told, acks=[0, 2])] == [1]
-    assert ask(worker, [], told, acks=[1]) == []
+    assert sorted(job for job, _ in ask(worker, [], known)) == [0, 1, 2]
+    assert [job for job, _ in ask(worker, [], known, acks=[0, 2])] == [1]
+    assert ask(worker, [], known, acks=[1]) == []
     farm = worker._farm
     assert isinstance(farm, InstantFarm) and farm.batches == [3]  # a batch stays together
     assert list(farm.best.values()) == [0.5]

@@ -105,7 +105,7 @@ def run(arguments: list[str]) -> int:
         click.echo("tensorese: interrupted", err=True)
         return 130
     except BrokenPipeError:
-        # The reader (head, less) has gone: nothing to say, and nowhere to say it.
+        # The reader (head, less) has gone: there is nowhere to print to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 

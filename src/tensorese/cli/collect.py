@@ -11,7 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from tensorese.collect.remote import OverRay, OverRpc
-    from tensorese.collect.session import GivenProgram, Session
+    from tensorese.collect.session import NamedProgram, Session
     from tensorese.collect.tasklist import ListedTask
     from tensorese.targets import Target
 
@@ -138,13 +138,13 @@ def _collect(
         tasks = sorted(tasks, key=lambda task: task.workload.id)[: options["most_tasks"]]
     with Store.open(options["out"], create=True):
         pass  # a place that cannot be written is refused before an hour of measuring
-    session, given = _given(session, options, tasks)
+    session, programs = _programs(session, options, tasks)
     if options["calibrate"]:
         from tensorese.collect.calibrate import calibrate
 
         session = calibrate(session, tasks, say)
     lines = Lines(session.platform.name, fleet=place is not None)
-    tally = sessions.collect(session, tasks, given, lines.update, place)
+    tally = sessions.collect(session, tasks, programs, lines.update, place)
     result = sessions.summary(tally, session)
     if place is not None:
         result["layout"] = place.name
@@ -170,15 +170,15 @@ def _session(target: Target, options: dict[str, Any]) -> Session:
             per_task=options["per_task"],
             random_share=options["random_share"],
             seed=options["seed"],
-            only_given=options["only_programs"],
+            only_named=options["only_programs"],
         ),
         farm=collecting_on(target, verify=options["verify"]),
     )
 
 
-def _given(
+def _programs(
     session: Session, options: dict[str, Any], tasks: Sequence[ListedTask]
-) -> tuple[Session, list[GivenProgram]]:
+) -> tuple[Session, list[NamedProgram]]:
     from tensorese.collect import session as sessions
     from tensorese.records.store import Store
 
@@ -199,8 +199,8 @@ def _differences(first: Path, second: Path, platform: str) -> dict[str, dict[str
     with Store.open(first) as label, Store.open(second) as again:
         if platform not in again.platforms():
             return {}
-        found = differences_by_host(label, again, platform)
-    return {host: off.to_dict() for host, off in found.items()}
+        differences = differences_by_host(label, again, platform)
+    return {host: off.to_dict() for host, off in differences.items()}
 
 
 def _tasks(source: str, target: Target, split: str) -> list[ListedTask]:

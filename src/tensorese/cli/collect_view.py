@@ -1,4 +1,4 @@
-"""What `tensorese collect` says: a line now and then while it runs, a summary at the end."""
+"""What `tensorese collect` prints: a line now and then while it runs, a summary at the end."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Lines:
     def __init__(self, label: str, *, fleet: bool = False) -> None:
         self.label = label
         self.fleet = fleet
-        self.said = time.monotonic()
+        self.printed_at = time.monotonic()
 
     def update(self, tally: Tally) -> None:
-        if time.monotonic() - self.said >= _EVERY_SECS:
-            self.said = time.monotonic()
+        if time.monotonic() - self.printed_at >= _EVERY_SECS:
+            self.printed_at = time.monotonic()
             say(self.line(tally))
 
     def line(self, tally: Tally) -> str:

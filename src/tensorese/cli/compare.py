@@ -45,7 +45,7 @@ def compare(
     paths = stores or tuple(path for path in _OWN if path.is_dir())
     if not paths:
         raise click.UsageError("--data STORE must be given where there is no data/cpu or data/h200")
-    chosen = list(models) or list(dict.fromkeys(kept.folder for kept in kept_models()))
+    chosen = list(models) or list(dict.fromkeys(model.folder for model in kept_models()))
     second = again or ((_AGAIN,) if not stores and _AGAIN.is_dir() else ())
     with ExitStack() as stack:
         opened, others = (

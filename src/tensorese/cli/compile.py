@@ -39,10 +39,10 @@ def compile_command(run: Path, unpacked: bool, as_json: bool) -> None:
 
 def lines_of(result: dict[str, Any]) -> list[str]:
     """Latencies and what explains them, for people."""
-    found = result["latency"]
-    tuned = float(found["tuned"]["latency"])
+    latency = result["latency"]
+    tuned = float(latency["tuned"]["latency"])
     lines = []
-    for name, row in sorted(found.items(), key=lambda item: float(item[1]["latency"])):
+    for name, row in sorted(latency.items(), key=lambda item: float(item[1]["latency"])):
         ratio = "" if name == "tuned" else f"{float(row['latency']) / tuned:8.2f}x"
         noise = f"+-{50 * float(row['spread']):.0f}%" if row["runs"] > 1 else "one run"
         lines.append(

@@ -46,10 +46,10 @@ def onboard(
         raise click.UsageError(f"--minutes must be positive, but got {minutes:g}")
     if source and not source.startswith("zoo:") and not Path(source).exists():
         raise click.UsageError(f"--tasks is a list, store or zoo:NAME, but {source} does not exist")
-    asked = None if start is None else session.start_at(start)
+    start_model = None if start is None else session.start_at(start)
     parsed = Target.parse(target)
     platform = parsed.platform(name)
-    choice = _nearest(platform) if asked is None else asked
+    choice = _nearest(platform) if start_model is None else start_model
     folder = out or user_models() / platform.name
     tasks = session.pick_tasks(_tasks(source, parsed))
     job = session.Onboarding(
@@ -68,8 +68,8 @@ def onboard(
             "learning from what was measured: networks alone, since trees need LightGBM; "
             "pip install 'tensorese[baselines]' and the same command again learn more"
         )
-    found = session.learn(job)
-    _print(found, folder, as_json)
+    adapted = session.learn(job)
+    _print(adapted, folder, as_json)
     return 0 if whole else 130
 
 
@@ -89,13 +89,13 @@ def _nearest(platform: Any) -> Any:
     from tensorese.models.catalog import SHIPPED, choose
     from tensorese.onboard.adapt import OnboardError
 
-    found = choose(platform, [SHIPPED])
-    if found is None:
+    choice = choose(platform, [SHIPPED])
+    if choice is None:
         raise OnboardError(
             f"a new platform starts from a trained one of its kind, but none is shipped for "
             f"{platform.name}; name a model with --start"
         )
-    return found
+    return choice
 
 
 def _tasks(source: str, target: Target) -> list[Any]:
@@ -123,13 +123,13 @@ def _session(job: Any) -> Any:
     )
 
 
-def _print(found: Any, folder: Path, as_json: bool) -> None:
-    gain = found.gain
+def _print(adapted: Any, folder: Path, as_json: bool) -> None:
+    gain = adapted.gain
     if as_json:
         result = {
             "model": str(folder),
-            "variant": found.variant,
-            "trees": str(found.votes),
+            "variant": adapted.variant,
+            "trees": str(adapted.votes),
             "tasks": gain.tasks,
             "before": gain.before,
             "after": gain.after,

@@ -47,12 +47,12 @@ def _bar(items: Iterable[T], label: str) -> Iterator[T]:
 
 def _lines(items: Iterable[T], label: str) -> Iterator[T]:
     count = 0
-    said = time.monotonic()
+    printed_at = time.monotonic()
     for item in items:
         yield item
         count += 1
-        if time.monotonic() - said > _LINE_SECONDS:
-            said = time.monotonic()
+        if time.monotonic() - printed_at > _LINE_SECONDS:
+            printed_at = time.monotonic()
             click.echo(f"{label}: {count:,} records so far", err=True)
 
 
@@ -62,7 +62,7 @@ class Trials:
     def __init__(self, total: int, label: str) -> None:
         self.total = total
         self.label = label
-        self.started = self.said = time.monotonic()
+        self.started = self.printed_at = time.monotonic()
         self._bar: Any = None
         self._task: Any = None
 
@@ -99,8 +99,8 @@ class Trials:
         now = time.monotonic()
         if self._bar is not None:
             self._bar.update(self._task, completed=done, description=text)
-        elif now - self.said > _LINE_SECONDS:
-            self.said = now
+        elif now - self.printed_at > _LINE_SECONDS:
+            self.printed_at = now
             rate = len(tally.measured) / (now - self.started)
             left = max(0, self.total - done) / rate if rate else 0.0
             click.echo(f"{text}: {done} of {self.total}, {rate:.1f}/s, {left:.0f} s left", err=True)

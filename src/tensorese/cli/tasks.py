@@ -41,14 +41,14 @@ def tasks(
     """
     from tensorese.targets import Target
 
-    parsed = Target.parse(target)  # a wrong target is answered before a network is read
+    parsed = Target.parse(target)  # a wrong target is refused before a network is read
     from tensorese.workloads import load_network, tasks_of
 
     network = load_network(model, **fixed_by(shape, dim, value))
     for note in network.notes:
         click.echo(note, err=True)
-    found = tasks_of(network, parsed.to_json(), winograd=not no_winograd)
-    rows = [_row(task, space) for task in found]
+    extracted = tasks_of(network, parsed.to_json(), winograd=not no_winograd)
+    rows = [_row(task, space) for task in extracted]
     if as_json:
         click.echo(json.dumps({"network": network.name, "target": parsed.to_json(), "tasks": rows}))
     else:

@@ -27,15 +27,15 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, str]:
 
 def read_networks(path: Path) -> dict[str, list[str]]:
     try:
-        found = json.loads(path.read_text())
+        networks = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise click.UsageError(f"--networks takes a JSON file, but {path} is none") from error
-    lists = found.values() if isinstance(found, dict) else [None]
+    lists = networks.values() if isinstance(networks, dict) else [None]
     if not all(isinstance(names, list) for names in lists):
         raise click.UsageError(
             f'--networks holds {{"network": ["workload id", ...]}}, but {path} does not'
         )
-    return dict(found)
+    return dict(networks)
 
 
 def pick_device(name: str) -> str:

@@ -44,7 +44,7 @@ class View(Callback):
         pass
 
     def summary(self, run: RunOutcome) -> None:
-        """The last words, on stdout."""
+        """The summary, on stdout."""
         if run.state == "interrupted":
             click.echo(f"interrupted after {run.trials} trials; the same command goes on")
         tuned = f"{len(run.winners)} tasks tuned"
@@ -113,7 +113,7 @@ class LineView(View):
     """Off a terminal: a line when something changed, at most every few seconds."""
 
     def __init__(self) -> None:
-        self.said = -math.inf
+        self.printed_at = -math.inf
         self.tasks: dict[str, TaskLine] = {}
         self.peak: float | None = None
 
@@ -128,9 +128,9 @@ class LineView(View):
 
     def on_batch(self, event: BatchDone) -> None:
         self.tasks[event.task.workload] = event.task
-        if time.monotonic() - self.said < _LINE_SECONDS:
+        if time.monotonic() - self.printed_at < _LINE_SECONDS:
             return
-        self.said = time.monotonic()
+        self.printed_at = time.monotonic()
         left = "" if event.left is None else f", {_span(event.left)} left"
         touched = [task for task in self.tasks.values() if task.latency]
         total = sum(t.weight * (t.latency or 0.0) for t in touched)

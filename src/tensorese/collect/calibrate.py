@@ -44,8 +44,8 @@ def calibrate(
         floor = difference(again, alone)
         say(_line(ISOLATED, floor, rate))
         for layout in candidates[:-1]:
-            found, rate = _trial(session, chosen, layout, next(places))
-            off = difference(found, alone)
+            times, rate = _trial(session, chosen, layout, next(places))
+            off = difference(times, alone)
             say(_line(layout, off, rate))
             if off.p90 < max(P90_LIMIT, floor.p90):
                 return replace(session, layout=layout)
@@ -70,8 +70,8 @@ def _trial(
     started = time.monotonic()
     tally = collect(trial, tasks)
     with Store.open(out) as store:
-        found = latencies(store, session.platform.name)
-    return found, tally.measured / (time.monotonic() - started)
+        times = latencies(store, session.platform.name)
+    return times, tally.measured / (time.monotonic() - started)
 
 
 def _spread(tasks: Sequence[ListedTask], n: int) -> list[ListedTask]:

@@ -62,7 +62,7 @@ def card(
 
 
 def _method(facts: Sequence[PlatformFacts]) -> list[str]:
-    """How the programs came about, as far as their origins tell."""
+    """How the programs came about, as far as their origins show."""
     origins: Counter[str] = Counter()
     for one in facts:
         origins.update(one.by_origin)
@@ -177,8 +177,8 @@ def _neighbours(store: Store, tasks: Sequence[ListedTask]) -> str:
     for task in sorted(tasks, key=lambda t: (t.operator, t.name, t.workload.id)):
         if task.split != "test" or task.kind not in kinds:
             continue
-        found = nearest_train(task, train)
-        near = f"{_shapes(found[0])} | {found[1]:.1f}" if found else "none of its class | "
+        nearest = nearest_train(task, train)
+        near = f"{_shapes(nearest[0])} | {nearest[1]:.1f}" if nearest else "none of its class | "
         lines.append(f"| {task.name} | {task.operator} | {_shapes(task)} | {near} |")
     return "\n".join(lines)
 

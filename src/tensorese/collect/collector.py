@@ -33,7 +33,7 @@ class CollectConfig:
     explore: int = 16
     """Valid random programs of a task before its best are mutated."""
     parents: int = 4
-    only_given: bool = False
+    only_named: bool = False
     """Measure the programs sent by others and nothing else."""
     seed: int = 0
     in_flight: int = 48
@@ -58,14 +58,15 @@ class TaskProgress:
     task: ListedTask
     known: list[str] = field(default_factory=list)
     """Ids of programs the store had."""
-    given: list[tuple[str, tuple[int, ...], str]] = field(default_factory=list)
-    """Programs sent by others, still to be asked for: sketch id, decisions, origin."""
+    named: list[tuple[str, tuple[int, ...], str]] = field(default_factory=list)
+    """Programs sent by others, still to be requested: sketch id, decisions, origin."""
     counts: Counter[str] = field(default_factory=Counter)
     """Programs ordered, by origin."""
     valid: int = 0
     pending: int = 0
     """Requests that the planners have not answered."""
-    asked: bool = False
+    introduced: bool = False
+    """Whether a request has carried `known` to the planners."""
     exhausted: bool = False
     error: str = ""
     best: list[tuple[float, str, tuple[int, ...]]] = field(default_factory=list)
@@ -185,14 +186,14 @@ class Collector:
         limit = self.config.per_task or math.inf
         best: tuple[bool, float, int] | None = None
         for index, state in enumerate(self.progress):
-            if not state.given and not self._has_more(state, limit):
+            if not state.named and not self._has_more(state, limit):
                 continue
-            urgency = (not state.given, state.total / state.weight, index)
+            urgency = (not state.named, state.total / state.weight, index)
             best = urgency if best is None else min(best, urgency)
         return None if best is None else best[-1]
 
     def _has_more(self, state: TaskProgress, limit: float) -> bool:
-        if state.error or self.config.only_given or state.total >= limit:
+        if state.error or self.config.only_named or state.total >= limit:
             return False
         # A dry task is asked for mutations one request at a time: its best may change meanwhile.
         return not state.exhausted or (not state.pending and state.wants_mutation(self.config))
@@ -203,18 +204,18 @@ class Collector:
         if self.config.per_task:
             n = max(1, min(n, self.config.per_task - state.total))
         request = Request(task=index, op="random", n=n, origin="random")
-        if state.given:
-            origin = state.given[0][2]
-            batch = [row for row in state.given if row[2] == origin][:n]
-            state.given = [row for row in state.given if row not in batch]
+        if state.named:
+            origin = state.named[0][2]
+            batch = [row for row in state.named if row[2] == origin][:n]
+            state.named = [row for row in state.named if row not in batch]
             rows = [(sketch, decisions) for sketch, decisions, _ in batch]
-            request = Request(task=index, op="given", n=len(rows), rows=rows, origin=origin)
+            request = Request(task=index, op="named", n=len(rows), rows=rows, origin=origin)
         elif state.wants_mutation(self.config):
             rows = [(sketch, decisions) for _, sketch, decisions in state.best]
             request = Request(task=index, op="mutation", n=n, rows=rows, origin="mutation")
-        if not state.asked:
+        if not state.introduced:
             request = Request(**{**vars(request), "known": state.known})
-            state.asked = True
+            state.introduced = True
         state.pending += 1
         state.counts[request.origin] += request.n
         self.outstanding += 1

@@ -78,13 +78,13 @@ def layouts_for(threads: int, cores: int) -> list[Layout]:
         return [ISOLATED]
     # A build takes three times as long as timing what it built.
     lanes = round(0.28 * cores)
-    found = [
+    shared = [
         Layout(lanes=lanes, stride=1, phases=False),
         Layout(lanes=lanes, stride=2, phases=False),
         Layout(lanes=cores // 2, stride=2, phases=True),
         Layout(lanes=cores // 4, stride=4, phases=True),
     ]
-    return [*found, ISOLATED]
+    return [*shared, ISOLATED]
 
 
 def arrange(target: Target, config: FarmConfig, layout: Layout, cores: Sequence[int]) -> CorePlan:

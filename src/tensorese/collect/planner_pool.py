@@ -28,14 +28,14 @@ _MOST_DEATHS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """`op` is `random`, `mutation` or `given`; `rows` are `(sketch id, decisions)`."""
+    """`op` is `random`, `mutation` or `named`; `rows` are `(sketch id, decisions)`."""
 
     task: int
     op: str
     n: int = 0
     rows: Sequence[tuple[str, Sequence[int]]] = ()
     known: Sequence[str] = ()
-    """Program ids not to be given out, sent with a task's first request."""
+    """Program ids not to be handed out, sent with a task's first request."""
     origin: str = ""
 
 
@@ -184,12 +184,12 @@ class PlannerPool(Planners):
         )
 
     def _died(self, index: int) -> list[PlannedPrograms]:
-        """TVM took the process along: the task it worked on is given up, the rest is asked anew."""
-        said = f"exit code {self._processes[index].wait()}: {self._last_words(index)}"
+        """TVM took the process along: its task is dropped, the rest is requested anew."""
+        cause = f"exit code {self._processes[index].wait()}: {self._last_words(index)}"
         self._deaths += 1
         if self._deaths > _MOST_DEATHS:
             raise MeasureError(
-                f"planner processes must stay alive, but {self._deaths} died in a row ({said}); "
+                f"planner processes must stay alive, but {self._deaths} died in a row ({cause}); "
                 "run tensorese doctor"
             )
         tags = sorted(tag for tag, owner in self._owner.items() if owner == index)
@@ -201,5 +201,5 @@ class PlannerPool(Planners):
         for request in requests:
             if request not in lost:
                 self.ask(request)
-        text = f"a planner process died over this task ({said})"
+        text = f"a planner process died over this task ({cause})"
         return [PlannedPrograms(request=request, error=text) for request in lost]

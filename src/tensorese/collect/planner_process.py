@@ -43,7 +43,7 @@ class Planner:
         elif request["op"] == "mutation":
             picks = stream.mutations(request["rows"], int(request["n"]))
         else:
-            picks = stream.given(request["rows"])
+            picks = stream.named(request["rows"])
         return {**self._rows(stream, picks), "exhausted": stream.exhausted}
 
     def _stream(self, index: int, known: list[str]) -> Stream:

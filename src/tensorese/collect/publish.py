@@ -20,7 +20,7 @@ CARD = "card.md"
 
 @dataclass(frozen=True, kw_only=True)
 class CardText:
-    """What a card says that the measurements do not tell."""
+    """What a card states that is not in the measurements."""
 
     title: str = ""
     """The name of the dataset's folder if empty."""
@@ -40,7 +40,7 @@ def publish_dataset(
     """Adds stores to the dataset `out`, squeezed, and writes its card anew; the store's facts.
 
     `tasks` is the list the programs are of (their classes and networks), `again` are stores of
-    second measurements, which tell the noise.
+    second measurements, which show the noise.
     """
     for path in sources:
         with Store.open(path) as source:

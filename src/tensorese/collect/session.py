@@ -20,11 +20,11 @@ from tensorese.targets import Target, usable_cores
 
 OnResult: TypeAlias = Callable[[Tally], None]
 GROUP = 16
-"""Programs of one task that are re-measured together, unless said otherwise."""
+"""Programs of one task that are re-measured together by default."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class GivenProgram:
+class NamedProgram:
     """A program somebody else proposed, by ids; it is materialised here."""
 
     program: str
@@ -59,14 +59,14 @@ class MeasuringPlace(Protocol):
 def collect(
     session: Session,
     tasks: Sequence[ListedTask],
-    given: Sequence[GivenProgram] = (),
+    programs: Sequence[NamedProgram] = (),
     on_result: OnResult = lambda tally: None,
     place: MeasuringPlace | None = None,
 ) -> Tally:
     """Measures until time is up; the store has every result, also when this is interrupted."""
     with Store.open(session.out, create=True) as store:
         progress = progress_of(tasks, store, session.platform.name)
-        add_given(progress, given)
+        queue_programs(progress, programs)
         cores = usable_cores()
         try:
             tally = (place or run_here)(session, progress, store, on_result)
@@ -157,7 +157,7 @@ def progress_of(tasks: Sequence[ListedTask], store: Store, platform: str) -> lis
     return list(states.values())
 
 
-def programs_of(source: Store) -> list[GivenProgram]:
+def programs_of(source: Store) -> list[NamedProgram]:
     """The programs of a store, each once: those it has measurements of, then those it only lists.
 
     Of the measured those that ran on most platforms come first, a program with several labels is
@@ -165,17 +165,17 @@ def programs_of(source: Store) -> list[GivenProgram]:
     """
     columns = ["program_id", "workload_id", "sketch_id", "decisions", "origin", "status"]
     rows = source.table(columns).to_pylist()
-    found = {row["program_id"]: given_of(row) for row in rows}
+    by_id = {row["program_id"]: named_program(row) for row in rows}
     ran = Counter(row["program_id"] for row in rows if row["status"] == Status.OK)
-    measured = sorted(found.values(), key=lambda one: -ran[one.program])
+    measured = sorted(by_id.values(), key=lambda one: -ran[one.program])
     listed = source.program_table().sort_by([("score", "descending")]).to_pylist()
     return measured + [
-        given_of({**row, "program_id": row["id"]}) for row in listed if row["id"] not in found
+        named_program({**row, "program_id": row["id"]}) for row in listed if row["id"] not in by_id
     ]
 
 
-def given_of(row: Mapping[str, Any]) -> GivenProgram:
-    return GivenProgram(
+def named_program(row: Mapping[str, Any]) -> NamedProgram:
+    return NamedProgram(
         program=row["program_id"],
         workload=row["workload_id"],
         sketch=row["sketch_id"],
@@ -184,7 +184,7 @@ def given_of(row: Mapping[str, Any]) -> GivenProgram:
     )
 
 
-def add_given(progress: Iterable[TaskProgress], programs: Iterable[GivenProgram]) -> int:
+def queue_programs(progress: Iterable[TaskProgress], programs: Iterable[NamedProgram]) -> int:
     """Queues programs for their tasks; those that are known or of no task are left out."""
     states = {state.task.workload.id: state for state in progress}
     known = {program for state in states.values() for program in state.known}
@@ -192,7 +192,7 @@ def add_given(progress: Iterable[TaskProgress], programs: Iterable[GivenProgram]
     for one in programs:
         state = states.get(one.workload)
         if state is not None and one.program not in known:
-            state.given.append((one.sketch, one.decisions, one.origin))
+            state.named.append((one.sketch, one.decisions, one.origin))
             added += 1
     return added
 
@@ -203,23 +203,23 @@ def again(
     n: int,
     group: int = GROUP,
     tasks: Container[str] | None = None,
-) -> tuple[Session, list[GivenProgram]]:
+) -> tuple[Session, list[NamedProgram]]:
     """A session that times `n` valid programs of a store once more, alone; they are `group` each
     of tasks taken evenly from the store's (those in `tasks`, if given), so that a ranking by the
     second time can be judged: the more programs, the more of them look best by luck.
     """
     columns = ["program_id", "workload_id", "sketch_id", "decisions", "origin"]
     table = source.table(columns, platform=session.platform.name, status=Status.OK)
-    by_task: dict[str, dict[str, GivenProgram]] = {}
+    by_task: dict[str, dict[str, NamedProgram]] = {}
     for row in table.to_pylist():
         if tasks is None or row["workload_id"] in tasks:
-            by_task.setdefault(row["workload_id"], {})[row["program_id"]] = given_of(row)
+            by_task.setdefault(row["workload_id"], {})[row["program_id"]] = named_program(row)
     groups = [list(programs.values()) for _, programs in sorted(by_task.items())]
     wanted = max(1, n // group)
     full = [one for one in groups if len(one) >= group] or groups
     chosen = [full[i * len(full) // wanted] for i in range(min(wanted, len(full)))]
     rows = [row for one in chosen for row in one[:: max(1, len(one) // group)][:group]]
-    config = replace(session.config, only_given=True)
+    config = replace(session.config, only_named=True)
     return replace(session, config=config, layout=ISOLATED), rows
 
 

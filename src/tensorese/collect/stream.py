@@ -23,14 +23,14 @@ _STALE = 3  # blocks without a new row after which a small sketch counts as exha
 
 
 class Stream:
-    """The programs of one task that were not given out yet."""
+    """The programs of one task that were not handed out yet."""
 
     def __init__(self, space: TaskSpace, workload: Workload, seed: int) -> None:
         self.space = space
         self.workload = workload
         self.seed = seed
         self.seen: set[str] = set()
-        """Program ids given out, or known from the start."""
+        """Program ids handed out, or known from the start."""
         self._index = {s.sketch.id: i for i, s in enumerate(space.sketches)}
         self._rows = {i: self._rows_of(i) for i in self._index.values()}
 
@@ -68,14 +68,14 @@ class Stream:
             varied = mutate(space, np.array([row], dtype=np.int64), rng)
             if rng.random() < 0.3:
                 varied = mutate(space, varied, rng)
-            found = tuple(int(v) for v in varied[0])
-            if self._take(sketch, found):
-                picks.append((sketch, found))
+            values = tuple(int(v) for v in varied[0])
+            if self._take(sketch, values):
+                picks.append((sketch, values))
             if len(picks) == n:
                 break
         return picks
 
-    def given(self, rows: Iterable[tuple[str, Sequence[int]]]) -> list[Pick]:
+    def named(self, rows: Iterable[tuple[str, Sequence[int]]]) -> list[Pick]:
         """Those of somebody else's `(sketch id, row)` that are new, and legal here."""
         picks: list[Pick] = []
         for sketch_id, row in rows:

@@ -31,7 +31,7 @@ _FACTS = {"kind": "tasks", "schema": 1}
 
 
 class TaskListError(TensoreseError):
-    """A task list that cannot be read or made as asked."""
+    """A task list that cannot be read or made."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,13 +92,13 @@ def stored_tasks(path: Path, kind: str) -> list[ListedTask]:
             if _kind_of(row["target"]) == kind:
                 marks[row["workload_id"]] = marks.get(row["workload_id"]) or row["split"]
         known = store.workloads()
-        found = [known[key] for key in sorted(marks) if key in known and known[key].module]
-    if not found:
+        workloads = [known[key] for key in sorted(marks) if key in known and known[key].module]
+    if not workloads:
         raise TaskListError(
             f"{path} must hold workloads that TVM 0.27 can load for {kind} targets, but has none"
         )
     return [
-        ListedTask(workload=w, kind=kind, operator=w.operator, split=marks[w.id]) for w in found
+        ListedTask(workload=w, kind=kind, operator=w.operator, split=marks[w.id]) for w in workloads
     ]
 
 
@@ -112,11 +112,11 @@ def load_tasks(path: Path, kind: str) -> list[ListedTask]:
     if path.is_dir() or (path / HEAD).exists():
         return stored_tasks(path, kind)
     listed = read_tasks(path)
-    found = [task for task in listed if task.kind == kind]
-    if not found:
+    tasks = [task for task in listed if task.kind == kind]
+    if not tasks:
         kinds = ", ".join(sorted({task.kind for task in listed})) or "nothing"
         raise TaskListError(f"{path} has no tasks for {kind} targets; it lists {kinds}")
-    return found
+    return tasks
 
 
 def merge_tasks(tasks: Sequence[ListedTask]) -> list[ListedTask]:

@@ -21,7 +21,7 @@ TEST_NETWORKS = (
     "bert_base@1x128",
     "bert_tiny@1x128",
 )
-# Several sides and lengths each: shapes that differ teach more than a second network would.
+# Several sides and lengths each: different shapes add more than a second network would.
 TRAIN_NETWORKS = (
     "resnet18@1x3x224x224",
     "resnet18@1x3x192x192",
@@ -56,7 +56,7 @@ TRAIN_NETWORKS = (
     "resnext50_32x4d@1x3x160x160",
     "resnext50_32x4d@1x3x128x128",
 )
-# Twice the tasks teach more than twice the programs: these came later, measured on one core first.
+# Twice the tasks add more than twice the programs; these are measured on one core first.
 MORE_TRAIN_NETWORKS = (
     "efficientnet_b0@1x3x224x224",
     "efficientnet_b0@1x3x160x160",
@@ -129,7 +129,7 @@ def zoo_part(
 ) -> list[ListedTask]:
     """`train`, `test`, or one network of the zoo, extracted here; minutes for a whole part."""
     if name not in ("train", "test"):
-        parse(name)  # a wrong name is answered before anything else is said
+        parse(name)  # a wrong name is refused before anything is printed
         on_network(name)
         return merge_tasks(extract(name, targets))
     test: list[ListedTask] = []
@@ -140,16 +140,16 @@ def zoo_part(
         return merge_tasks(test)
     train: list[ListedTask] = []
     for part in TRAIN_PARTS:
-        found: list[ListedTask] = []
+        extracted: list[ListedTask] = []
         for spec in part:
             on_network(spec)
-            found.extend(extract(spec, targets))
-        train.extend(choose_train(found, [*test, *train]))
+            extracted.extend(extract(spec, targets))
+        train.extend(choose_train(extracted, [*test, *train]))
     return train
 
 
 def choose_train(
-    found: Iterable[ListedTask],
+    tasks: Iterable[ListedTask],
     test: Iterable[ListedTask],
     selection: TaskSelection | None = None,
 ) -> list[ListedTask]:
@@ -158,7 +158,7 @@ def choose_train(
     barred = {task.workload.id for task in test}
     merged = [
         task
-        for task in merge_tasks(list(found))
+        for task in merge_tasks(list(tasks))
         if task.workload.id not in barred and task.flops <= selection.most_flops
     ]
     chosen: list[ListedTask] = []

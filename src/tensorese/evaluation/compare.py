@@ -118,12 +118,12 @@ class Comparison:
         if not results:
             return None
         figures = summary(results)
-        kept = {"top1": figures["random_top1"], "top5": figures["random_top5"], "pairwise": 0.5}
+        scores = {"top1": figures["random_top1"], "top5": figures["random_top5"], "pairwise": 0.5}
         expected = pool(results, self.use).random
         return ComparedRow(
             platform=platform,
             system=RANDOM,
-            figures={**{k: float(v) for k, v in kept.items()}, "tasks": float(len(results))},
+            figures={**{k: float(v) for k, v in scores.items()}, "tasks": float(len(results))},
             pooled={f"top{k}_pooled": value for k, value in expected.items()},
         )
 

@@ -35,9 +35,9 @@ class Inputs:
 
 def of_tasks(programs: ProgramSet, tasks: Sequence[int]) -> ProgramSet:
     """The programs of these tasks, in their order: features of no others are computed."""
-    kept = np.flatnonzero(np.isin(programs.task, np.asarray(tasks, dtype=np.int64)))
+    index = np.flatnonzero(np.isin(programs.task, np.asarray(tasks, dtype=np.int64)))
     place = np.full(len(programs), -1)
-    place[kept] = np.arange(len(kept))
+    place[index] = np.arange(len(index))
     names = [programs.tasks[k] for k in sorted(tasks)]
     number = np.full(len(programs.tasks), -1)
     number[sorted(tasks)] = np.arange(len(names))
@@ -48,12 +48,12 @@ def of_tasks(programs: ProgramSet, tasks: Sequence[int]) -> ProgramSet:
         programs,
         workloads={name: programs.workloads[name] for name in names},
         pairs=tuple(programs.pairs[k] for k in pairs),
-        pair=renamed[programs.pair[kept]],
+        pair=renamed[programs.pair[index]],
         decisions=tuple(programs.decisions[k] for k in pairs),
         members=tuple(place[programs.members[k]] for k in pairs),
-        task=number[programs.task[kept]],
+        task=number[programs.task[index]],
         tasks=tuple(names),
-        latency=programs.latency[kept],
-        failed=programs.failed[kept],
-        ids=tuple(programs.ids[k] for k in kept),
+        latency=programs.latency[index],
+        failed=programs.failed[index],
+        ids=tuple(programs.ids[k] for k in index),
     )

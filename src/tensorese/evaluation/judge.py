@@ -38,8 +38,8 @@ def judged_index(
     np.minimum.at(best, programs.task[index], latency)
     ratio = best[programs.task[index]] / latency
     lucky = np.random.default_rng(seed).random(len(index)) < 0.1
-    kept: npt.NDArray[np.int64] = index[(ratio < NEAR_BEST) | (ratio == 1.0) | lucky]
-    return kept
+    thinned: npt.NDArray[np.int64] = index[(ratio < NEAR_BEST) | (ratio == 1.0) | lucky]
+    return thinned
 
 
 def judge_scores(

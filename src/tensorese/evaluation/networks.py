@@ -34,7 +34,7 @@ class Cost:
     """What a network loses by the first choice of one of its tasks."""
 
     network: str
-    """Empty where no list says who uses the task."""
+    """Empty where no list names the task."""
     task: str
     weight: float
     top1: float

@@ -51,20 +51,22 @@ def latencies(store: Store, platform: str, host: str = "") -> dict[str, float]:
     """Median latency of every valid program of a platform, or of one host, by program id."""
     columns = ["program_id", "latency", "host"]
     table = store.table(columns, platform=platform, status=Status.OK)
-    found: dict[str, list[float]] = {}
+    samples: dict[str, list[float]] = {}
     for row in table.to_pylist():
         if host and row["host"] != host:
             continue
-        found.setdefault(row["program_id"], []).append(row["latency"])
-    return {key: statistics.median(values) for key, values in found.items()}
+        samples.setdefault(row["program_id"], []).append(row["latency"])
+    return {key: statistics.median(values) for key, values in samples.items()}
 
 
 def differences_by_host(first: Store, second: Store, platform: str) -> dict[str, Difference]:
     """How far `first` is from the second measurements of every host that took some."""
     label = latencies(first, platform)
     hosts = set(second.table(["host"], platform=platform)["host"].to_pylist())
-    found = {host: difference(label, latencies(second, platform, host)) for host in sorted(hosts)}
-    return {host: off for host, off in found.items() if off.n}
+    differences = {
+        host: difference(label, latencies(second, platform, host)) for host in sorted(hosts)
+    }
+    return {host: off for host, off in differences.items() if off.n}
 
 
 def tasks_of_programs(store: Store, platform: str) -> dict[str, str]:
@@ -100,11 +102,11 @@ def top_ratios(
     k: int,
 ) -> dict[str, float]:
     """Best label of a task over the best of the `k` programs of lowest merit, by task."""
-    found = {}
+    ratios = {}
     for task, keys in groups.items():
         picked = sorted(keys, key=lambda key: merit[key])[:k]
-        found[task] = min(label[key] for key in keys) / min(label[key] for key in picked)
-    return found
+        ratios[task] = min(label[key] for key in keys) / min(label[key] for key in picked)
+    return ratios
 
 
 def oracle_ceiling(

@@ -40,7 +40,7 @@ Shape: TypeAlias = Literal["row", "named", "matrix", "ragged", "tokens"]
 MATRIX = MatrixSpec(physics=False)
 """The spec of the set `matrix`; a model that fits its own uses an `Encoder` of it."""
 _KEPT = 1024
-"""Sketches of tasks whose reading is kept: a search comes back to the same ones."""
+"""Sketches of tasks whose reading is cached: a search comes back to the same ones."""
 
 
 class FeatureError(TensoreseError):

@@ -1,4 +1,4 @@
-"""What a model is told of a task beside its program: element types and sizes."""
+"""What a model reads of a task beside its program: element types and sizes."""
 
 from __future__ import annotations
 

@@ -31,10 +31,10 @@ Put: TypeAlias = Callable[[str, Any], None]
 CACHES = {"registers": 2048.0, "l1": 32768.0, "l2": 1048576.0, "l3": 16777216.0}
 JOBS_PER_CORE = 16
 CORES = (1, 2, 16)
-"""A program is the same on every platform: how it would be dealt to so many cores is told."""
+"""Core counts that features assume: a program is the same on every platform."""
 N_LOCATIONS, N_FACTORED = 5, 2
 N_SPATIAL, N_REDUCED = 4, 3
-"""Axes whose tiles are told one by one, the last axis first."""
+"""Axes whose tiles have features of their own, the last axis first."""
 # Bands from inside out: (name, number of parts of the tile, which part).
 BANDS = (("s3", 4, 3), ("r1", 2, 1), ("s2", 4, 2), ("r0", 2, 0), ("s1", 4, 1), ("s0", 4, 0))
 LEVELS = (1, 2, 3, 4, 5)
@@ -138,10 +138,10 @@ class CpuPhysics:
         located = self.plan.locations
         rows = values[:, [one.decision for one in located]]
         names = [one.block for one in located]
-        found = log2(repeated(self.blocks, self.plan.inlined, names, rows))
+        work = log2(repeated(self.blocks, self.plan.inlined, names, rows))
         for k in range(min(N_LOCATIONS, len(located))):
-            put(f"repeated_{k}", found[:, k])
-        put("repeated", found[:, -1])
+            put(f"repeated_{k}", work[:, k])
+        put("repeated", work[:, -1])
 
 
 class _Nest:

@@ -80,12 +80,12 @@ def find_core(loops: Sequence[CodeLoop], vector: Floats64, limit: Floats64) -> C
     inside, most = vector.copy(), np.maximum(limit, STEPS)
     steps, summed, length, apart, around = (np.ones(n) for _ in range(5))
     axis = np.full(n, -1)
-    sums, around_sums, found, closed = (np.zeros(n, dtype=bool) for _ in range(4))
+    sums, around_sums, has_core, closed = (np.zeros(n, dtype=bool) for _ in range(4))
     for loop in loops:
         real = loop.length > 1
-        after = real & found & ~closed
-        unrolled = real & ~found & (steps * loop.length <= most)
-        core = real & ~found & ~unrolled
+        after = real & has_core & ~closed
+        unrolled = real & ~has_core & (steps * loop.length <= most)
+        core = real & ~has_core & ~unrolled
         around = np.where(after, loop.length, around)
         around_sums = np.where(after, loop.sums, around_sums)
         taken = np.where(unrolled, loop.length, 1.0)
@@ -94,7 +94,7 @@ def find_core(loops: Sequence[CodeLoop], vector: Floats64, limit: Floats64) -> C
         inside[:, loop.axis] *= taken
         axis, sums = np.where(core, loop.axis, axis), np.where(core, loop.sums, sums)
         length, apart = np.where(core, loop.length, length), np.where(core, loop.apart, apart)
-        found, closed = found | core, closed | after
+        has_core, closed = has_core | core, closed | after
     return Core(axis, length, apart, sums, around, around_sums, steps, summed, inside)
 
 
@@ -103,23 +103,23 @@ def stride(operand: Operand, core: Core) -> Floats64:
     if operand.free:  # laid out as the loops run
         used = list(frozenset().union(*map(iterators, operand.indices)))
         return np.where(np.isin(core.axis, used), touched(operand, core.inside).prod(1), 0.0)
-    found = np.zeros(len(core.axis))
+    distance = np.zeros(len(core.axis))
     for axis in np.unique(core.axis[core.axis >= 0]):
         apart, behind = 0.0, 1.0
         for index, size in zip(reversed(operand.indices), reversed(operand.shape), strict=True):
             apart += abs(coefficient(index, int(axis))) * behind
             behind *= size
-        found[core.axis == axis] = apart
-    return found * core.apart
+        distance[core.axis == axis] = apart
+    return distance * core.apart
 
 
 def spread(operand: Operand, minor: int, lanes: Floats64) -> Floats64:
     """`[n]`: loads for one vector where its lanes are of several groups; else 1."""
-    found = np.ones(len(lanes))
+    loads = np.ones(len(lanes))
     for index in operand.indices:
         for group in _divisors(index, minor):
-            found = np.where(group % lanes == 0, found, np.minimum(lanes, LANES))
-    return found
+            loads = np.where(group % lanes == 0, loads, np.minimum(lanes, LANES))
+    return loads
 
 
 def _divisors(index: Index, iterator: int) -> Iterator[int]:
@@ -135,7 +135,7 @@ def _divisors(index: Index, iterator: int) -> Iterator[int]:
 def code(
     operands: Sequence[Operand], core: Core, lanes: Floats64, minor: int
 ) -> Iterator[tuple[str, Floats64]]:
-    """What there is to say of the core: `operands` are the results, then what is multiplied."""
+    """The core's features: `operands` are the results, then what is multiplied."""
     yield from _shape(core, minor)
     strides = [stride(operand, core) for operand in operands]
     for name, step in zip(OPERANDS, strides, strict=False):

@@ -27,7 +27,7 @@ _LANES = 64  # powers of two up to here tell a full vector from a remainder loop
 def named_features(sketch: Sketch, rows: Ints) -> Named:
     """Columns `[n]` by name. What a sketch lacks it does not name."""
     rows = rows.reshape(len(rows), sketch.n_decisions)
-    found: Named = {f"sketch {sketch.id}": np.ones(len(rows))}
+    columns: Named = {f"sketch {sketch.id}": np.ones(len(rows))}
     levels: dict[tuple[int, int], Floats64] = {}
     column = 0
     counts: Counter[str] = Counter()  # by kind: a sketch may have another slot in between
@@ -37,30 +37,30 @@ def named_features(sketch: Sketch, rows: Ints) -> Named:
         number = counts[kind]
         counts[kind] += 1
         if length > 0:
-            found |= _tile(f"tile {number}", part)
+            columns |= _tile(f"tile {number}", part)
             logs = np.log2(np.maximum(part, 1))
             for level in range(length):
                 key = (length, level)
                 levels[key] = levels.get(key, np.zeros(len(rows))) + logs[:, level]
         elif options:
-            found |= _choice(f"{kind} {number}", part[:, 0], options)
+            columns |= _choice(f"{kind} {number}", part[:, 0], options)
         else:
-            found |= {
+            columns |= {
                 f"{kind} {number} at {value}": (part[:, 0] == value).astype(np.float64)
                 for value in np.unique(part)
             }
-    return found | _levels(levels)
+    return columns | _levels(levels)
 
 
 def emphasis(names: Mapping[str, int]) -> Floats64:
     """How much a difference in each feature counts, tried on measured convolutions and matmuls."""
-    found = np.ones(len(names))
+    weights = np.ones(len(names))
     for name, column in names.items():
         if name.endswith(".lanes"):
-            found[column] = 2.5
+            weights[column] = 2.5
         elif name.startswith(("level ", "inside ", "body")) or " is " in name or " at " in name:
-            found[column] = 0.5
-    return found
+            weights[column] = 0.5
+    return weights
 
 
 def table(named: Mapping[str, Floats64], names: Mapping[str, int], n: int) -> Floats64:
@@ -74,47 +74,47 @@ def table(named: Mapping[str, Floats64], names: Mapping[str, int], n: int) -> Fl
 
 @lru_cache(maxsize=4096)
 def _slots(sketch: Sketch) -> list[tuple[str, int, tuple[float, ...]]]:
-    """`(primitive, tile parts or -1, options)` per slot; of Ansor's steps parts alone are told."""
+    """`(primitive, tile parts or -1, options)` per slot; Ansor's steps show parts alone."""
     traced = sketch.dialect == "metaschedule"
     trace = read_trace(sketch.body, sketch.slots) if traced else ()
-    found: list[tuple[str, int, tuple[float, ...]]] = []
+    slots: list[tuple[str, int, tuple[float, ...]]] = []
     for index, length in sketch.slots:
         kind, options = "decision", tuple[float, ...]()
         if index < len(trace):
             kind = trace[index].kind
             if kind == "SampleCategorical":
                 options = tuple(float(option) for option in trace[index].attributes[0])
-        found.append((kind, length, options))
-    return found
+        slots.append((kind, length, options))
+    return slots
 
 
 def _tile(name: str, part: Ints) -> Named:
     logs = np.log2(np.maximum(part, 1))
     last = part.shape[1] - 1
-    found = {f"{name}.{level}": logs[:, level] for level in range(last + 1)}
+    columns = {f"{name}.{level}": logs[:, level] for level in range(last + 1)}
     for level in range(1, last):
-        found[f"{name}.inside {level}"] = logs[:, level:].sum(1)
-    found[f"{name}.lanes"] = np.log2(np.gcd(np.maximum(part[:, last], 1), _LANES))
-    return found
+        columns[f"{name}.inside {level}"] = logs[:, level:].sum(1)
+    columns[f"{name}.lanes"] = np.log2(np.gcd(np.maximum(part[:, last], 1), _LANES))
+    return columns
 
 
 def _choice(name: str, picked: Ints, options: tuple[float, ...]) -> Named:
     inside = np.clip(picked, 0, len(options) - 1)
-    found: Named = {name: np.log2(1.0 + np.abs(np.array(options)))[inside]}
+    columns: Named = {name: np.log2(1.0 + np.abs(np.array(options)))[inside]}
     for index in range(len(options)):
-        found[f"{name} is {index}"] = (picked == index).astype(np.float64)
-    return found
+        columns[f"{name} is {index}"] = (picked == index).astype(np.float64)
+    return columns
 
 
 def _levels(levels: Mapping[tuple[int, int], Floats64]) -> Named:
     """Products over axes, per level; axes with as many levels are of one kind."""
-    found: Named = {}
+    columns: Named = {}
     for (parts, level), logs in levels.items():
-        found[f"level {level} of {parts}"] = logs
+        columns[f"level {level} of {parts}"] = logs
         if 0 < level < parts - 1:
             inner = [levels[parts, deeper] for deeper in range(level, parts)]
-            found[f"inside {level} of {parts}"] = np.sum(inner, axis=0)
+            columns[f"inside {level} of {parts}"] = np.sum(inner, axis=0)
     innermost = [logs for (parts, level), logs in levels.items() if level == parts - 1]
     if len(innermost) > 1:
-        found["body"] = np.sum(innermost, axis=0)
-    return found
+        columns["body"] = np.sum(innermost, axis=0)
+    return columns

@@ -112,7 +112,7 @@ class Physics:
     shapes: tuple[tuple[int, ...], ...] = ()
     """The task's arguments, for the stride of a sliding window."""
     reads: Reads | None = None
-    """What the module says of the operands; without it they are told by the number of axes."""
+    """The operands that the module names; without it they are guessed from the number of axes."""
 
     @property
     def n_features(self) -> int:
@@ -156,20 +156,20 @@ class Physics:
 
 def _axis(axis: Axis, values: Floats64, levels: int) -> Floats64:
     """`[n, levels]`. A CPU's four are (0 and 1: grid; 2, 3: inner), its reductions (0, 1)."""
-    told = np.maximum(values[:, list(axis.levels)], 1)
+    parts = np.maximum(values[:, list(axis.levels)], 1)
     if axis.extent is not None:
-        outer = np.maximum(axis.extent / told.prod(1), 1)
-        told = np.concatenate([outer[:, None], told], axis=1)
-    if told.shape[1] == levels:
-        return np.asarray(told)
-    out = np.ones((len(told), levels))
+        outer = np.maximum(axis.extent / parts.prod(1), 1)
+        parts = np.concatenate([outer[:, None], parts], axis=1)
+    if parts.shape[1] == levels:
+        return np.asarray(parts)
+    out = np.ones((len(parts), levels))
     if levels == 5:
-        inner = min(2, told.shape[1] - 1)
-        out[:, 0] = told[:, : told.shape[1] - inner].prod(1)
-        out[:, levels - inner :] = told[:, told.shape[1] - inner :]
+        inner = min(2, parts.shape[1] - 1)
+        out[:, 0] = parts[:, : parts.shape[1] - inner].prod(1)
+        out[:, levels - inner :] = parts[:, parts.shape[1] - inner :]
     else:
-        out[:, 0] = told[:, 0]
-        out[:, -1] = told[:, 1:].prod(1)
+        out[:, 0] = parts[:, 0]
+        out[:, -1] = parts[:, 1:].prod(1)
     return out
 
 
@@ -230,12 +230,12 @@ def _minor(t: _Levels, put: Callable[[str, Any], None]) -> Floats64:
     put("minor_warp", log2(lanes[:, -1]))
     # How far apart two neighbouring threads write.
     step, behind, apart = np.ones(len(last)), np.ones(len(last)), np.ones(len(last))
-    found = np.zeros(len(last), dtype=bool)
+    settled = np.zeros(len(last), dtype=bool)
     for axis in reversed(range(t.s.shape[1])):
-        here = ~found & (t.s[:, axis, 2] > 1)
+        here = ~settled & (t.s[:, axis, 2] > 1)
         step[here] = (t.inner(axis) * behind)[here]
         apart[here] = lanes[here, axis]
-        found |= here
+        settled |= here
         behind = behind * t.whole(axis)
     sectors = SECTOR * np.minimum(apart, np.ceil(apart * step / SECTOR)) / apart
     put("store_step", log2(step))
@@ -299,7 +299,7 @@ def _guessed(tiling: Tiling, t: _Levels, shapes: Sequence[tuple[int, ...]]) -> R
     return Reads(operands=known, strides=_strides(shapes, t))
 
 
-def told_reads(tiling: Tiling, plan: Plan, blocks: Sequence[Block]) -> Reads | None:
+def named_reads(tiling: Tiling, plan: Plan, blocks: Sequence[Block]) -> Reads | None:
     """The two operands of the tiled block, their dimensions as axes of the tiling."""
     block = next((block for block in blocks if block.name == plan.block), None)
     if block is None or not tiling.spatial:
@@ -360,15 +360,15 @@ def _conflict(
 ) -> Floats64:
     """Lanes of a warp that ask the same of 32 memory banks for different words."""
     worst, behind = np.ones(len(t.s)), np.ones(len(t.s))
-    found = np.zeros(len(t.s), dtype=bool)
+    settled = np.zeros(len(t.s), dtype=bool)
     for dim, size in zip(reversed(dims), reversed(sizes), strict=True):
         axis = dim[0]
         if axis < t.s.shape[1]:
             step = t.inner(axis) * behind * (stride.get(axis, 1.0) if len(dim) > 1 else 1.0)
-            here = ~found & (lanes[:, axis] > 1)
+            here = ~settled & (lanes[:, axis] > 1)
             same = np.minimum(np.gcd(step.astype(np.int64), WARP), lanes[:, axis])
             worst[here] = same[here]
-            found |= here
+            settled |= here
         behind = behind * size
     return worst
 

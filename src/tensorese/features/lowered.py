@@ -2,9 +2,9 @@
 
 The rows are MetaSchedule's `PerStoreFeature`, which its cost models and those of TenSet's line
 learn from. They need the program scheduled and postprocessed for its target, which takes TVM
-milliseconds: `measure.lowering` has build workers do it, and what they find is kept in a cache
-beside the store, by program and version. The coarse vector says what the rows do not: the kind of
-operator, its sizes, and the platform; it is told by structure, as names of blocks vary.
+milliseconds: `measure.lowering` has build workers do it, and their results stay in a cache
+beside the store, by program and version. The coarse vector adds what the rows lack: the kind of
+operator, its sizes, and the platform; it is read from structure, as names of blocks vary.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ class LoweredCache:
         return self._known[program_id]
 
     def add(self, program_id: str, lowered: Lowered) -> None:
-        """Kept at the next `flush`; a fault of the machinery is told to nobody else."""
+        """Written at the next `flush`; a fault of the machinery never is."""
         self._known[program_id] = lowered
         if lowered.status is not LowerStatus.INFRA_ERROR:
             self._fresh[program_id] = lowered
@@ -290,5 +290,5 @@ def _read_part(path: Path) -> dict[str, Lowered]:
             f"a part of the cache of lowered programs must be readable, but {path} is not; "
             "remove it, what it held is computed again"
         ) from error
-    found = zip(names, statuses, rows, errors, strict=True)
-    return {name: Lowered(status, each, text) for name, status, each, text in found}
+    fields = zip(names, statuses, rows, errors, strict=True)
+    return {name: Lowered(status, each, text) for name, status, each, text in fields}

@@ -24,7 +24,7 @@ from tensorese.language.vocabulary import WORKLOAD_TYPE, Vocabulary
 
 
 class Context(NamedTuple):
-    """What a task says of itself: element types, sizes in one row, argument shapes."""
+    """A task's own facts: element types, sizes in one row, argument shapes."""
 
     dtypes: tuple[str, ...] = ()
     sizes: tuple[int, ...] = ()
@@ -140,18 +140,18 @@ class Template:
 
     def values(self, decisions: npt.ArrayLike) -> Floats32:
         """Encoded values `[n, v]`: what `cells` refers to."""
-        given = np.asarray(decisions, dtype=np.int64)
-        given = given.reshape(len(given), self.n_decisions)  # a sketch may leave nothing open
-        out = np.empty((len(given), self.n_values), dtype=np.float32)
+        rows = np.asarray(decisions, dtype=np.int64)
+        rows = rows.reshape(len(rows), self.n_decisions)  # a sketch may leave nothing open
+        out = np.empty((len(rows), self.n_values), dtype=np.float32)
         if self.physics is not None:
-            out[:, : self.n_physics] = self.physics.features(self._decided(given))
+            out[:, : self.n_physics] = self.physics.features(self._decided(rows))
         for k, (decision, table) in enumerate(self.sources, self.n_physics):
-            column: Any = given[:, decision]
+            column: Any = rows[:, decision]
             if table is not None:
                 column = np.asarray(table, dtype=np.float64)[column]
             out[:, k] = signed_log2(column) if self.log else column
         if self.forms:
-            extents = self._implied(given)
+            extents = self._implied(rows)
             first, count = self.n_physics + len(self.sources), len(self.forms)
             out[:, first : first + count] = np.logaddexp2(0.0, extents)
             if self.fill:
@@ -166,15 +166,15 @@ class Template:
     def n_physics(self) -> int:
         return 0 if self.physics is None else self.physics.n_features
 
-    def _decided(self, given: Ints) -> npt.NDArray[np.float64]:
+    def _decided(self, rows: Ints) -> npt.NDArray[np.float64]:
         """Decisions, the categorical ones as the number they stand for."""
-        values = given.astype(np.float64)
+        values = rows.astype(np.float64)
         for decision, table in self.form_tables.items():
-            values[:, decision] = np.asarray(table, dtype=np.float64)[given[:, decision]]
+            values[:, decision] = np.asarray(table, dtype=np.float64)[rows[:, decision]]
         return values
 
-    def _implied(self, given: Ints) -> npt.NDArray[np.float64]:
-        logs = np.log2(np.maximum(self._decided(given), 1.0))
+    def _implied(self, rows: Ints) -> npt.NDArray[np.float64]:
+        logs = np.log2(np.maximum(self._decided(rows), 1.0))
         weights = np.zeros((self.n_decisions, len(self.forms)))
         for k, form in enumerate(self.forms):
             for decision, coefficient in form.terms.items():

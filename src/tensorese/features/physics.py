@@ -15,8 +15,8 @@ from tensorese.language.accesses import Block
 from tensorese.language.plan import Plan
 
 Machine: TypeAlias = Literal["gpu", "cuda", "cpu"]
-"""`gpu`: operands told by the number of axes (Ansor's logs); `cuda`: the same features with the
-operands that the module names; `cpu`: lanes, registers, caches and cores."""
+"""`gpu`: operands guessed from the number of axes (Ansor's logs); `cuda`: the same features with
+the operands that the module names; `cpu`: lanes, registers, caches and cores."""
 MACHINES: tuple[str, ...] = get_args(Machine)
 
 
@@ -34,9 +34,9 @@ def feature_names(machine: str) -> tuple[str, ...]:
 
 
 def features_hash(machine: str = "gpu") -> str:
-    """8 hex digits of a set's names and order; what is told differently hashes differently."""
-    told = "module\n" if machine == "cuda" else ""
-    return hashlib.sha256((told + "\n".join(feature_names(machine))).encode()).hexdigest()[:8]
+    """8 hex digits of a set's names and order, and of where its operands come from."""
+    prefix = "module\n" if machine == "cuda" else ""
+    return hashlib.sha256((prefix + "\n".join(feature_names(machine))).encode()).hexdigest()[:8]
 
 
 def meaning_of(
@@ -48,5 +48,5 @@ def meaning_of(
 ) -> Meaning:
     if machine == "cpu":
         return cpu.CpuPhysics(plan=plan, blocks=blocks)
-    told: Any = gpu.told_reads(tiling, plan, blocks) if machine == "cuda" else None
-    return gpu.Physics(tiling=tiling, shapes=tuple(shapes), reads=told)
+    reads: Any = gpu.named_reads(tiling, plan, blocks) if machine == "cuda" else None
+    return gpu.Physics(tiling=tiling, shapes=tuple(shapes), reads=reads)

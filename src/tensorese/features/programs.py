@@ -84,7 +84,7 @@ class ProgramSet:
 
     @property
     def machine(self) -> Machine:
-        """Whose physical features say most: told by what the traces and modules show."""
+        """The set of physical features that fits what the traces and modules show."""
         if any(pair.bones.plan.parallel for pair in self.pairs):
             return "cpu"
         known = sum(bool(pair.context.blocks) for pair in self.pairs)

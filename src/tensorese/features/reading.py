@@ -35,9 +35,9 @@ class Reading:
 
     def features(self, decisions: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """`[n, features]` from decisions `[n, d]`."""
-        given = np.asarray(decisions, dtype=np.int64)
-        given = given.reshape(len(given), self.n_decisions)
-        values = given.astype(np.float64)
+        rows = np.asarray(decisions, dtype=np.int64)
+        rows = rows.reshape(len(rows), self.n_decisions)
+        values = rows.astype(np.float64)
         for decision, table in self._tables.items():
-            values[:, decision] = table[given[:, decision]]
+            values[:, decision] = table[rows[:, decision]]
         return self._meaning.features(values)

@@ -49,24 +49,24 @@ class _Placed:
 
     def needed(self, depth: int) -> list[float]:
         """Values of each spatial iterator that its users ask for in loops deeper than `depth`."""
-        asked = [
+        per_read = [
             _by_iterator(self.block, read, user.inside(depth))
             for user in self.users
             for read in user.block.reads
             if read.buffer == self.block.writes[0].buffer
         ]
-        return [max(values) for values in zip(*asked, strict=True)]
+        return [max(values) for values in zip(*per_read, strict=True)]
 
 
 def _by_iterator(block: Block, read: Operand, lengths: list[float]) -> list[float]:
     cells = box(read, np.array([lengths]))[0]
-    found = {
+    touched = {
         index[1]: float(cell)
         for index, cell in zip(block.writes[0].indices, cells, strict=False)  # a scalar has none
         if index[0] == "i"
     }
     return [
-        min(found.get(k, extent), extent)
+        min(touched.get(k, extent), extent)
         for k, (extent, reduces) in enumerate(zip(block.extents, block.reduces, strict=True))
         if not reduces
     ]
@@ -83,8 +83,8 @@ def repeated(
     `rows` are where each goes: a loop of its users, `ROOT` or `INLINE`.
     """
     distinct, back = np.unique(rows, axis=0, return_inverse=True)
-    found = np.array([_one(blocks, inlined, located, row.tolist()) for row in distinct])
-    return np.asarray(found[back.reshape(-1)])
+    work = np.array([_one(blocks, inlined, located, row.tolist()) for row in distinct])
+    return np.asarray(work[back.reshape(-1)])
 
 
 def _one(

@@ -3,7 +3,7 @@
 Both dialects write the same plan down in their own way: spatial axes cut in five on a GPU (grid,
 virtual threads, threads, two inner levels) and in four on a CPU, reductions in three or two, a
 vector width per staged operand, an unroll limit, and loops of small stages cut into groups of
-threads. Everything is told by structure: no name of a block or an operator is looked at.
+threads. Everything is read from structure: no name of a block or an operator is looked at.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Axis(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A small stage's loop cut into groups of threads: the decision, and the extent if told."""
+    """A small stage's loop cut into groups of threads: the decision, and the extent if known."""
 
     threads: int
     extent: int | None

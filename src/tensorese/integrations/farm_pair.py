@@ -25,28 +25,28 @@ from tensorese.tvm_env import import_tvm
 
 
 class _Batch:
-    """The measurements of one `submit`, asked for one by one."""
+    """The measurements of one `submit`, fetched one by one."""
 
     def __init__(self, ticket: Ticket) -> None:
         self.ticket = ticket
-        self.found: dict[int, Measurement] = {}
+        self.measurements: dict[int, Measurement] = {}
 
     def done(self, index: int) -> bool:
-        self.found.update(self.ticket.poll())
-        return index in self.found
+        self.measurements.update(self.ticket.poll())
+        return index in self.measurements
 
     def wait(self, index: int) -> Measurement:
         if not self.done(index):
             for at, measurement in self.ticket:
-                self.found[at] = measurement
+                self.measurements[at] = measurement
                 if at == index:
                     break
-        return self.found[index]
+        return self.measurements[index]
 
 
 @contextlib.contextmanager
 def farm_pair(target: Any, config: FarmConfig | None = None) -> Iterator[tuple[Any, Any]]:
-    """`target` is TVM's. Outputs are not verified: MetaSchedule does not tell what is computed."""
+    """`target` is TVM's. Outputs are not verified: MetaSchedule does not name what is computed."""
     settings = config or FarmConfig(verify="none")
     with (
         tempfile.TemporaryDirectory(prefix="tensorese-") as folder,
@@ -66,12 +66,12 @@ def _builder(folder: Path) -> Any:
         def build(self, build_inputs: Any) -> list[Any]:
             nonlocal written
             results = []
-            for asked in build_inputs:
+            for build_input in build_inputs:
                 # MetaSchedule deletes an artifact with the folder it lies in.
                 path = folder / str(written) / "module.json"
                 path.parent.mkdir()
                 written += 1
-                path.write_text(tvm.ir.save_json(asked.mod))
+                path.write_text(tvm.ir.save_json(build_input.mod))
                 results.append(ms.builder.BuilderResult(str(path), None))
             return results
 
@@ -102,7 +102,7 @@ def _runner(farm: Farm) -> Any:
     @derived_object
     class FarmRunner(base):  # type: ignore[misc]
         def run(self, runner_inputs: Any) -> list[Any]:
-            paths = [Path(str(asked.artifact_path)) for asked in runner_inputs]
+            paths = [Path(str(runner_input.artifact_path)) for runner_input in runner_inputs]
             modules = [tvm.ir.load_json(path.read_text()) for path in paths]
             batch = _Batch(farm.submit([from_module(module) for module in modules]))
             return [FarmFuture(batch, index) for index in range(len(modules))]

@@ -26,7 +26,7 @@ from tensorese.tvm_env import import_tvm
 
 
 class _Model:
-    """A ranker asked about MetaSchedule's candidates."""
+    """A ranker that scores MetaSchedule's candidates."""
 
     def __init__(self, ranker: Ranker, platform: str) -> None:
         self.ranker = ranker

@@ -21,8 +21,8 @@ from tensorese.targets import Target
 def target_of(target: Any) -> Target:
     """A TVM target as ours."""
     spec = {str(key): _value(value) for key, value in target.export().items()}
-    kept = {key: value for key, value in spec.items() if key not in ("tag", "keys")}
-    return Target.from_dict(kept)
+    attributes = {key: value for key, value in spec.items() if key not in ("tag", "keys")}
+    return Target.from_dict(attributes)
 
 
 def _value(value: Any) -> Any:
@@ -43,7 +43,7 @@ def program_of(trace: Any, workload: Workload) -> Program:
 
 
 def measurement_of(program: Program, platform: Platform, result: Any) -> Measurement:
-    """Of a runner's result or a tuning record; why something failed MetaSchedule does not tell."""
+    """Of a runner's result or a tuning record; MetaSchedule reports no cause of a failure."""
     secs = tuple(float(value) for value in plain(result.run_secs or []))
     error = str(getattr(result, "error_msg", None) or "")
     failed = bool(error) or not secs or max(secs) >= 1e9

@@ -60,10 +60,10 @@ class TaskSearch:
             self.state.promise(proposals)
             rows = [(p.sketch, p.row) for p in proposals]
             ready = materialise(self.state.space, rows, self.state.workload, threads=self.threads)
-            found = [made.schedule for made in ready if not made.error]
-            if found:
-                self.left -= len(found)
-                return [_candidate(schedule) for schedule in found]
+            schedules = [made.schedule for made in ready if not made.error]
+            if schedules:
+                self.left -= len(schedules)
+                return [_candidate(schedule) for schedule in schedules]
         return None
 
     def tell(self, candidates: Sequence[Any], results: Sequence[Any]) -> None:
@@ -73,13 +73,13 @@ class TaskSearch:
         state = self.state
         assert state is not None, "results come after pre_tuning"
         pairs = zip(traces, results, strict=True)
-        found = [
+        measurements = [
             measurement_of(program_of(trace, state.workload), state.platform, result)
             for trace, result in pairs
         ]
-        for measurement in found:
+        for measurement in measurements:
             state.add(measurement)
-        self.proposer.update(found)
+        self.proposer.update(measurements)
 
 
 def _candidate(schedule: Any) -> Any:

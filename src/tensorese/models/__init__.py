@@ -1,4 +1,4 @@
-"""Cost models that read schedules, and how they are kept on disk."""
+"""Cost models that read schedules, and how they are stored on disk."""
 
 from tensorese.models.base import (
     Card,

@@ -1,4 +1,4 @@
-"""What every model is, and how it is kept: contract, registry, folder format 2.
+"""What every model is, and how it is stored: contract, registry, folder format 2.
 
 A folder holds `config.json` (a head that all kinds share and the kind's own section),
 `model.safetensors` and `card.md`. Nothing in it is executed on loading; pickles are refused
@@ -43,12 +43,12 @@ _HOMES = {
     "trees": "trees",
     "ensemble": "ensemble",
 }
-"""Module of this room that registers a kind: imported when the kind is asked for."""
+"""Module of this room that registers a kind: imported when the kind is first used."""
 _KINDS: dict[str, type[Model]] = {}
 
 
 class ModelError(TensoreseError):
-    """A model that cannot be built, loaded or asked as wanted."""
+    """A model that cannot be built, loaded or used as wanted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ class Model(ABC):
     platforms: tuple[str, ...]
     card: Card = Card()
     hash: str = "unsaved"
-    """8 hex digits of the weights on disk: tells which model picked a program."""
+    """8 hex digits of the weights on disk: identifies the model that picked a program."""
 
     @abstractmethod
     def opinions(self, inputs: Any, platform: str) -> Floats32:

@@ -83,14 +83,14 @@ def kept_models(folders: Sequence[Path] | None = None) -> Iterator[Kept]:
 
 def choose(platform: Platform, folders: Sequence[Path] | None = None) -> ModelChoice | None:
     """The platform's own model, else the nearest head of the same kind of target, else None."""
-    kept = list(kept_models(folders))
-    own = [k for k in kept if k.head == platform.name]
+    candidates = list(kept_models(folders))
+    own = [k for k in candidates if k.head == platform.name]
     if own:
         # Its own folder first: a model of several platforms is for those that have none.
         best = min(own, key=lambda k: (k.place, k.folder.name != platform.name, k.heads))
         return ModelChoice(folder=best.folder, head=best.head, why=f"trained on {platform.name}")
     wanted = target_of(platform.name, platform.target)
-    near = [(gap, k) for k in kept if (gap := distance(wanted, k.target)) < math.inf]
+    near = [(gap, k) for k in candidates if (gap := distance(wanted, k.target)) < math.inf]
     if not near:
         return None
     gap, best = min(near, key=lambda pair: (pair[0], -pair[1].heads, pair[1].folder.name))
@@ -124,18 +124,18 @@ def _unlike(one: str, other: str) -> float:
 
 
 def _number(arch: str) -> float:
-    found = re.search(r"\d+", arch)
-    return float(found.group()) if found else 0.0
+    digits = re.search(r"\d+", arch)
+    return float(digits.group()) if digits else 0.0
 
 
 def target_of(name: str, text: str) -> dict[str, Any]:
-    """The target, or what the platform's name tells of it: `emeraldrapids-2c`, `cuda-sm_90`."""
+    """The target, or what the platform's name implies: `emeraldrapids-2c`, `cuda-sm_90`."""
     try:
-        found = json.loads(text)
+        target = json.loads(text)
     except ValueError:
-        found = {}
-    if isinstance(found, dict) and found.get("kind"):
-        return found
+        target = {}
+    if isinstance(target, dict) and target.get("kind"):
+        return target
     cpu = re.fullmatch(r"(.+)-(\d+)c", name)
     if cpu:
         return {"kind": "llvm", "mcpu": cpu.group(1), "num-cores": int(cpu.group(2))}

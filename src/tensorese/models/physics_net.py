@@ -124,19 +124,19 @@ class PhysicsNet(Model):
     def with_head(self, platform: str, *, name: str = "") -> PhysicsNet:
         """The trunk with the head of one platform alone, under its own or another name."""
         head = f"heads.{self.head_index(platform)}."
-        kept = {
+        weights = {
             key.replace(head, "heads.0."): tensor
             for key, tensor in self.weights.items()
             if "heads." not in key or head in key
         }
-        return PhysicsNet(self.config, (name or platform,), kept)
+        return PhysicsNet(self.config, (name or platform,), weights)
 
     def section(self) -> dict[str, Any]:
         return asdict(self.config)
 
     def tensors(self, *, half: bool) -> Tensors:
-        kept = np.float16 if half else np.float32
-        return {name: tensor.astype(kept) for name, tensor in self.weights.items()}
+        dtype = np.float16 if half else np.float32
+        return {name: tensor.astype(dtype) for name, tensor in self.weights.items()}
 
     @classmethod
     def build(

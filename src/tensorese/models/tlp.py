@@ -450,9 +450,9 @@ class TLP(Model):
         return asdict(self.network.config)
 
     def tensors(self, *, half: bool) -> Tensors:
-        kept = torch.float16 if half else torch.float32
+        dtype = torch.float16 if half else torch.float32
         state = self.network.state_dict().items()
-        return {name: tensor.detach().cpu().to(kept).numpy() for name, tensor in state}
+        return {name: tensor.detach().cpu().to(dtype).numpy() for name, tensor in state}
 
     @classmethod
     def build(
@@ -484,12 +484,12 @@ class MTLTLP(TLP):
 
 def with_head(model: TLP, platform: str, *, name: str = "") -> TLP:
     """A TLP of the trunk and one of the heads, under its platform's or another name; copied."""
-    kept, place = {}, model.head_index(platform)
+    weights, place = {}, model.head_index(platform)
     for key, tensor in model.tensors(half=False).items():
         trunk, is_head, rest = key.partition(".heads.")
         number, _, part = rest.partition(".")
         if not is_head or not number.isdigit():
-            kept[key] = tensor
+            weights[key] = tensor
         elif int(number) == place:
-            kept[f"{trunk}.heads.0.{part}"] = tensor
-    return TLP.build((name or platform,), model.section(), kept)
+            weights[f"{trunk}.heads.0.{part}"] = tensor
+    return TLP.build((name or platform,), model.section(), weights)

@@ -1,4 +1,4 @@
-"""Gradient-boosted trees as arrays, run by numpy: how they are stored, walked and asked.
+"""Gradient-boosted trees as arrays, run by numpy: how they are stored, walked and evaluated.
 
 Trees generalise from few programs where networks need many; the two err differently. LightGBM
 grows them (`training/trees.py`, an extra); whoever loads them needs it no more.
@@ -75,7 +75,7 @@ class Forest:
 
 
 def sum_of(forests: Sequence[Forest]) -> Forest:
-    """One forest that says the sum of what several say."""
+    """One forest that predicts the sum of several."""
     size = max(forest.parts["feature"].shape[1] for forest in forests)
     blank = {"feature": LEAF}
     parts = {}
@@ -93,7 +93,7 @@ def sum_of(forests: Sequence[Forest]) -> Forest:
 
 
 def mean_of(forests: Sequence[Forest]) -> Forest:
-    """One forest that says the mean of what several say."""
+    """One forest that predicts the mean of several."""
     parts = sum_of(forests).parts
     return Forest({**parts, "value": parts["value"] / np.float32(len(forests))})
 
@@ -105,7 +105,7 @@ def rounded_down(threshold: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
 
 
 def _folded(forest: Forest) -> dict[str, npt.NDArray[Any]]:
-    """As it is kept: a node is a leaf's value or a threshold, and left is the next node.
+    """As it is stored: a node is a leaf's value or a threshold, and left is the next node.
 
     6 bytes a node instead of 14 where features and nodes are fewer than 255.
     """
@@ -129,24 +129,24 @@ def _narrow(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.ascontiguousarray(numbers, dtype=kind)
 
 
-def _unfolded(kept: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, npt.NDArray[Any]]:
+def _unfolded(folded: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, npt.NDArray[Any]]:
     """What a `Forest` takes."""
-    feature = kept["feature"].astype(np.int16) - 1  # LEAF where it was 0
+    feature = folded["feature"].astype(np.int16) - 1  # LEAF where it was 0
     is_leaf = feature == LEAF
     following = np.broadcast_to(np.arange(1, feature.shape[1] + 1, dtype=np.int16), feature.shape)
     return {
         "feature": feature,
-        "threshold": np.where(is_leaf, np.float32(0), kept["number"]),
+        "threshold": np.where(is_leaf, np.float32(0), folded["number"]),
         "left": np.where(is_leaf, np.int16(0), following),
-        "right": kept["right"].astype(np.int16),
-        "value": np.where(is_leaf, kept["number"], np.float32(0)),
+        "right": folded["right"].astype(np.int16),
+        "value": np.where(is_leaf, folded["number"], np.float32(0)),
     }
 
 
 @register
 class Trees(Model):
-    """A forest a platform on one set of features; a forest says a program's share of the best's
-    speed."""
+    """A forest a platform on one set of features; a forest predicts a program's share of
+    the best's speed."""
 
     kind: ClassVar[str] = "trees"
 

@@ -46,7 +46,7 @@ _WHOSE: dict[Whose, str] = {
 
 
 class OnboardError(TensoreseError):
-    """A platform that cannot be learnt as asked."""
+    """A platform that cannot be learnt."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +120,7 @@ class Start:
 def adapt(
     labels: NewLabels, platform: str, folder: Path, head: str, *, seed: int = 0, quick: bool = False
 ) -> Adapted:
-    """Chooses without the held-out tasks, tells the gain on them, then fits to all."""
+    """Chooses without the held-out tasks, reports the gain on them, then fits to all."""
     tasks = labelled(labels.programs, platform)
     if len(tasks) < LEAST_TASKS:
         raise OnboardError(
@@ -154,8 +154,8 @@ def _chosen(
             for votes in vote_choices(start.vote_counts(), forests):
                 model = votes.join(networks, forests)
                 results = _judged(labels.programs, platform, model, inner)
-                found = [r.ratio(1) + r.steady + r.pairwise for r in results]
-                marks.setdefault((variant, votes), []).extend(found)
+                scores = [r.ratio(1) + r.steady + r.pairwise for r in results]
+                marks.setdefault((variant, votes), []).extend(scores)
     return max(marks, key=lambda pair: float(np.mean(marks[pair] or [0.0])))
 
 

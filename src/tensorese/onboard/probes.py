@@ -21,21 +21,21 @@ def choose_probes(
     networks disagree; favourites are picked in between, apart from each other.
     """
     x = _standardised(features, known)
-    said = np.asarray(speeds, dtype=np.float64)
-    n = min(n, len(said))
-    doubt = 1.0 + said.std(1) / max(float(said.std(1).mean()), 1e-9)
-    mean = said.mean(1)
-    gap = np.full(len(said), np.inf)
+    predicted = np.asarray(speeds, dtype=np.float64)
+    n = min(n, len(predicted))
+    doubt = 1.0 + predicted.std(1) / max(float(predicted.std(1).mean()), 1e-9)
+    mean = predicted.mean(1)
+    gap = np.full(len(predicted), np.inf)
     if known is not None and len(np.asarray(known)):
-        gap = _gaps(x[: len(said)], x[len(said) :])
-    x = x[: len(said)]
-    taken = np.zeros(len(said), dtype=bool)
+        gap = _gaps(x[: len(predicted)], x[len(predicted) :])
+    x = x[: len(predicted)]
+    taken = np.zeros(len(predicted), dtype=bool)
     picked: list[int] = []
     favourites = 0
     while len(picked) < n:
         wants_favourite = favourites < PROMISING * (len(picked) + 1)
         worth = mean if wants_favourite else np.where(np.isinf(gap), 1e6, gap) * doubt
-        # A favourite that is as good as measured already teaches nothing.
+        # A favourite that is as good as measured already adds nothing.
         worth = np.where(taken | (wants_favourite & (gap < 1e-9)), -np.inf, worth)
         best = int(np.argmax(worth))
         if not np.isfinite(worth[best]):

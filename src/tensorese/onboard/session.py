@@ -11,7 +11,7 @@ import numpy as np
 
 from tensorese import interrupts
 from tensorese.collect.collector import Tally
-from tensorese.collect.session import GivenProgram, Session, collect
+from tensorese.collect.session import NamedProgram, Session, collect
 from tensorese.collect.tasklist import ListedTask
 from tensorese.features.base import extract
 from tensorese.models.base import Model, load_model, read_config
@@ -50,7 +50,7 @@ class Onboarding:
 
 
 def start_at(folder: Path) -> ModelChoice:
-    """The model that was asked for, by its first head; refused before anything is measured."""
+    """The model named by --start, by its first head; refused before anything is measured."""
     config = read_config(folder)
     if config["kind"] not in LEARNERS:
         raise OnboardError(
@@ -72,25 +72,25 @@ def pick_tasks(tasks: Sequence[ListedTask], n: int = MOST_TASKS) -> list[ListedT
 
 def probes_of(
     job: Onboarding, tasks: Sequence[ListedTask], per_task: int, say: Say
-) -> list[GivenProgram]:
+) -> list[NamedProgram]:
     """Chosen rows of every task, the tasks in turn; stops when preparing has had its share."""
     model, head = load_model(job.choice.folder), job.choice.head
     until = time.monotonic() + 60 * job.minutes * PREPARING
-    found: list[list[GivenProgram]] = []
+    by_task: list[list[NamedProgram]] = []
     for number, task in enumerate(tasks):
         if time.monotonic() > until and number:
             say(f"preparing took its share of the time: {number} of {len(tasks)} tasks")
             break
         programs = _task_probes(job, task, model, head, per_task)
         if programs:
-            found.append(programs)
-    rounds = max((len(programs) for programs in found), default=0)
-    return [programs[k] for k in range(rounds) for programs in found if k < len(programs)]
+            by_task.append(programs)
+    rounds = max((len(programs) for programs in by_task), default=0)
+    return [programs[k] for k in range(rounds) for programs in by_task if k < len(programs)]
 
 
 def _task_probes(
     job: Onboarding, task: ListedTask, model: Model, head: str, n: int
-) -> list[GivenProgram]:
+) -> list[NamedProgram]:
     from tensorese.space.space import task_space
     from tensorese.tvm_env import import_tvm
 
@@ -113,7 +113,7 @@ def _task_probes(
         return []
     chosen = choose_probes(np.concatenate(parts), np.concatenate(speeds), n)
     return [
-        GivenProgram(
+        NamedProgram(
             program=program_id(task.workload.id, *where[k]),
             workload=task.workload.id,
             sketch=where[k][0],
@@ -130,12 +130,12 @@ def measure_probes(
     """Until the minutes are over; whether it came to its end (Ctrl-C does not)."""
     began = time.monotonic()
     per_task = max(4, round(job.minutes * PER_MINUTE / max(1, len(tasks))))
-    given = probes_of(job, tasks, per_task, say)
+    probes = probes_of(job, tasks, per_task, say)
     left = job.minutes - (time.monotonic() - began) / 60
-    config = replace(session.config, minutes=max(left, 0.05), only_given=True)
-    say(f"{len(given)} probes of {len(tasks)} tasks chosen; measuring for {left:.1f} minutes")
+    config = replace(session.config, minutes=max(left, 0.05), only_named=True)
+    say(f"{len(probes)} probes of {len(tasks)} tasks chosen; measuring for {left:.1f} minutes")
     try:
-        tally = collect(replace(session, config=config), tasks, given, watch)
+        tally = collect(replace(session, config=config), tasks, probes, watch)
     except KeyboardInterrupt:
         interrupts.forget()
         say("stopped measuring; learning from what was measured (Ctrl-C again ends at once)")

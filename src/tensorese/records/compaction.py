@@ -85,7 +85,7 @@ def _lock_dead_journals(folder: Path) -> list[FileLock]:
         try:
             locks.append(FileLock(path, create=False))
         except (BlockingIOError, FileNotFoundError):
-            continue  # its writer lives, or has just left without a word
+            continue  # its writer lives, or has just ended without a mark
         except OSError as error:
             raise write_error(path, error) from error
     return locks

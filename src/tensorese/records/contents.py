@@ -159,8 +159,8 @@ class Contents:
         return self._measured
 
     def _add_measured(self, table: Any) -> None:
-        kept = table.filter(pc.not_equal(table["status"], Status.INFRA_ERROR.value))
-        names = zip(kept["program_id"].to_pylist(), kept["platform"].to_pylist(), strict=True)
+        final = table.filter(pc.not_equal(table["status"], Status.INFRA_ERROR.value))
+        names = zip(final["program_id"].to_pylist(), final["platform"].to_pylist(), strict=True)
         self._measured.update(names)
 
 

@@ -66,10 +66,10 @@ def parameters(graph: dict[str, Any]) -> list[TensorSpec]:
             dtype=str(inside(buffer, "dtype")["data"]["dtype"]),
         )
 
-    found = [at for at, node in enumerate(nodes) if node.get("type") == "tirx.PrimFunc"]
-    if len(found) != 1:
+    functions = [at for at, node in enumerate(nodes) if node.get("type") == "tirx.PrimFunc"]
+    if len(functions) != 1:
         return []
-    return [spec(variable) for variable in inside(found[0], "params")["data"]]
+    return [spec(variable) for variable in inside(functions[0], "params")["data"]]
 
 
 def workload_of_module(module: str, key: str, args: Sequence[TensorSpec]) -> Workload:

@@ -29,7 +29,7 @@ class NetworkUse:
     """What the list calls a workload, by id; shorter than the operator of its blocks."""
 
     def of(self, workloads: Collection[str]) -> Self:
-        """What is said of these workloads, without the networks that use none of them."""
+        """The entries of these workloads, without the networks that use none of them."""
         mine = {
             network: {key: weight for key, weight in uses.items() if key in workloads}
             for network, uses in self.weights.items()

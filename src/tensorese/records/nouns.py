@@ -152,7 +152,7 @@ class Measurement:
 
     @property
     def cost_secs(self) -> float:
-        """Seconds of building and timed running behind the record, as far as it tells."""
+        """Seconds of building and timed running behind the record, as far as it is known."""
         build = self.build_secs if math.isfinite(self.build_secs) else 0.0
         runs_per_sample = int(self.timing.get("number") or 1)
         return build + sum(self.run_secs) * runs_per_sample

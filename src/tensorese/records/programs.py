@@ -16,7 +16,7 @@ from tensorese.records.rows import RecordRow
 
 @dataclass(frozen=True, kw_only=True)
 class UnmeasuredProgram:
-    """A program, who thought of it, and what a model says of it."""
+    """A program, who proposed it, and the score a model gives it."""
 
     program: Program
     origin: str

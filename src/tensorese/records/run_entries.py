@@ -1,4 +1,4 @@
-"""What the files of a run folder say: its head, a batch in flight, a task's best program."""
+"""The entries of a run folder's files: its head, a batch in flight, a task's best program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run's folder: what was asked, what was measured, what is in flight, what is best, what was
+"""A run's folder: its settings, what was measured, what is in flight, what is best, what was
 built. Whoever reads or writes one does it here.
 
 The store is the truth about measurements; `batches.jsonl` says in which order they were learnt
@@ -38,7 +38,7 @@ INPUTS = "example-inputs.npz"
 _PROPOSER = "evolution"
 """Of run folders that do not name one."""
 _SHAPING = {"prepack": True, "winograd": False}
-"""Settings that tasks depend on, and what they were before run folders said so."""
+"""Settings that tasks depend on, and their values in run folders that do not record them."""
 
 
 class RunFolderError(TensoreseError):
@@ -124,8 +124,8 @@ class RunFolder:
     @property
     def model(self) -> str:
         """Where the network is: beside the run, or where it was when it was tuned."""
-        kept = self.path / MODEL
-        return str(kept) if kept.exists() else str(self.head["model"])
+        copy = self.path / MODEL
+        return str(copy) if copy.exists() else str(self.head["model"])
 
     def optional(self, name: str) -> dict[str, Any]:
         """The object in one of its files; empty when that is missing or damaged."""

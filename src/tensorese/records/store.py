@@ -57,7 +57,7 @@ class Store:
         if folder.exists() and not folder.is_dir():
             raise StoreError(f"a record store is a folder, but {folder} is a file; name the folder")
         if not (folder / HEAD).exists():
-            _found(folder, create=create)
+            _establish(folder, create=create)
         try:
             version = int(json.loads((folder / HEAD).read_text())["schema"])
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -230,8 +230,8 @@ class Store:
             self._check_platform(platform)
         wanted = {"platform": platform, "workload_id": workload, "status": status}
         filters = {name: value for name, value in wanted.items() if value is not None}
-        asked = None if columns is None else [*columns, *filters, "split"]
-        return _select(self._contents.table(asked), filters, split)
+        needed = None if columns is None else [*columns, *filters, "split"]
+        return _select(self._contents.table(needed), filters, split)
 
     def measurements(
         self,
@@ -328,7 +328,7 @@ class Store:
                 self._dangling[row["id"]] = Problem(file=f"{what} {row['id']}", what=why)
 
 
-def _found(folder: Path, *, create: bool) -> None:
+def _establish(folder: Path, *, create: bool) -> None:
     """Makes an empty store of a new or empty folder."""
     if not create:
         what = "has no store.json" if folder.exists() else "does not exist"

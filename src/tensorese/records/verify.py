@@ -39,8 +39,8 @@ class _Checker:
 
     def run(self) -> Iterator[Problem]:
         journals = list(self._journals())
-        for _, _, found in journals:
-            yield from found
+        for _, _, problems in journals:
+            yield from problems
         yield from self._nouns("workload", self._take_workload, journals)
         yield from self._nouns("sketch", self._take_sketch, journals)
         for name, entries, _ in journals:

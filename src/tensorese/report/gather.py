@@ -100,16 +100,16 @@ def _tasks(
     )
     tasks = {}
     for row in head.get("tasks", ()):
-        found = str(row["workload"])
-        tasks[found] = TaskReport(
-            workload=found,
+        workload = str(row["workload"])
+        tasks[workload] = TaskReport(
+            workload=workload,
             name=str(row.get("name", "")),
             operator=str(row.get("operator", "")),
             shapes=[str(shape) for shape in row.get("shapes", ())],
             weight=int(row.get("weight", 1)),
             flops=_number(row.get("flops")),
-            latency=_number(best.get(found, {}).get("latency")),
-            failures=failed[found],
+            latency=_number(best.get(workload, {}).get("latency")),
+            failures=failed[workload],
         )
     for batch in batches:
         task = tasks.get(str(batch.get("task")))
@@ -134,9 +134,9 @@ def _progress(
     trials = 0
     for batch in batches:
         trials += len(batch.get("proposed", ()))
-        found = str(batch.get("task"))
-        if batch.get("best") is not None and found in current:
-            current[found] = float(batch["best"])
+        workload = str(batch.get("task"))
+        if batch.get("best") is not None and workload in current:
+            current[workload] = float(batch["best"])
         total = sum(weights[one] * secs for one, secs in current.items())
         if total > 0:
             by_trials.append((float(trials), total))
@@ -151,7 +151,8 @@ def _failures(outcomes: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, str
             first = str(row["error"] or "").strip().splitlines()[:1]
             texts[str(row["status"])][first[0][:200] if first else ""] += 1
     counted = [
-        (status, sum(found.values()), found.most_common(1)[0][0]) for status, found in texts.items()
+        (status, sum(errors.values()), errors.most_common(1)[0][0])
+        for status, errors in texts.items()
     ]
     return sorted(counted, key=lambda row: -row[1])
 

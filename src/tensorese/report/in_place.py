@@ -34,11 +34,13 @@ def in_place(report: Report) -> str:
         for at, name in enumerate(_COLUMNS)
     )
     table = f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
-    said = f"<p>{escape(_said(rows, explanation, len(ordered)))}</p>"
-    return f'<h2>Kernels in place</h2>{said}<div class="scroll">{table}</div>'
+    paragraph = f"<p>{escape(_summary(rows, explanation, len(ordered)))}</p>"
+    return f'<h2>Kernels in place</h2>{paragraph}<div class="scroll">{table}</div>'
 
 
-def _said(rows: Sequence[Mapping[str, Any]], explanation: Mapping[str, Any], kernels: int) -> str:
+def _summary(
+    rows: Sequence[Mapping[str, Any]], explanation: Mapping[str, Any], kernels: int
+) -> str:
     between = explanation.get("between_kernels")
     known = [row for row in rows if row.get("promised") is not None]
     slower = sum(max(0.0, _excess(row)) for row in known)

@@ -55,8 +55,8 @@ def _clock(secs: Any) -> str:
 
 def _latencies(report: Report) -> dict[str, float]:
     """The newest comparison: `bench` where it was run, else the certificate's."""
-    found = report.bench.get("latency") or report.certificate.get("latency") or {}
-    return {str(name): float(row["latency"]) for name, row in found.items()}
+    rows = report.bench.get("latency") or report.certificate.get("latency") or {}
+    return {str(name): float(row["latency"]) for name, row in rows.items()}
 
 
 def _head(report: Report) -> str:
@@ -80,8 +80,8 @@ def _head(report: Report) -> str:
         for name, value in tiles
     )
     state = str(head.get("state", "unknown"))
-    said = {"running": "still running, or stopped without warning", "interrupted": "interrupted"}
-    line = f"{head.get('model', '')} on {head.get('platform', '')}, {said.get(state, state)}"
+    states = {"running": "still running, or stopped without warning", "interrupted": "interrupted"}
+    line = f"{head.get('model', '')} on {head.get('platform', '')}, {states.get(state, state)}"
     title = escape(str(head.get("network", "network")))
     return f'<h1>{title}</h1><p>{escape(line)}</p><div class="tiles">{made}</div>'
 
@@ -99,24 +99,24 @@ def _end_to_end(report: Report) -> str:
     shown = sorted(rows.items(), key=lambda item: item[1])
     others = [value for name, value in rows.items() if name != "untuned"]
     made = [
-        svg.Bar(name=name, value=value, said=_ms(value), kind="ours" if name == "tuned" else "bar")
+        svg.Bar(name=name, value=value, label=_ms(value), kind="ours" if name == "tuned" else "bar")
         for name, value in shown
     ]
     chart = svg.bars(made, title="latency of each system", cap=1.5 * max(others, default=math.inf))
     checks = report.certificate.get("verification", {}).get("against", {})
     verified = [f"{n} ({v['max_error']:.1e})" for n, v in checks.items() if v.get("passed")]
-    said = f"<p>Outputs verified against {escape(', '.join(verified))}.</p>" if verified else ""
-    return f"<h2>End to end</h2>{chart}{said}{_explanation(report)}"
+    checked = f"<p>Outputs verified against {escape(', '.join(verified))}.</p>" if verified else ""
+    return f"<h2>End to end</h2>{chart}{checked}{_explanation(report)}"
 
 
 def _explanation(report: Report) -> str:
-    found = report.bench.get("explanation") or report.certificate.get("explanation") or {}
-    gap = found.get("gap")
+    explanation = report.bench.get("explanation") or report.certificate.get("explanation") or {}
+    gap = explanation.get("gap")
     if not isinstance(gap, int | float):
         return ""
     line = f"End to end is {100 * gap:+.1f} % from the sum of its tasks."
     named = bool(report.bench.get("kernels") or report.certificate.get("kernels"))
-    listed = () if named else found.get("causes", ())  # else a table of its own follows
+    listed = () if named else explanation.get("causes", ())  # else a table of its own follows
     causes = "".join(f"<li>{escape(str(cause))}</li>" for cause in listed)
     return f"<p>{line}</p>" + (f'<ul class="note">{causes}</ul>' if causes else "")
 
@@ -192,7 +192,7 @@ def _failures(report: Report) -> str:
     if not report.failures:
         return "<h2>Failures</h2><p>None.</p>"
     rows = [
-        svg.Bar(name=name, value=n, said=str(n), kind="bar" if name == "censored" else "bad")
+        svg.Bar(name=name, value=n, label=str(n), kind="bar" if name == "censored" else "bad")
         for name, n, _ in report.failures
     ]
     chart = svg.bars(rows, title="failures by class")
@@ -220,10 +220,10 @@ def _predicted(report: Report) -> str:
         y_label="speed, of its task's best",
     )
     chart = frame.draw(svg.dots(frame, report.predicted[::every]), title="predicted and measured")
-    said = f"Mean rank correlation inside a batch: {report.agreement:.2f}."
+    agreement = f"Mean rank correlation inside a batch: {report.agreement:.2f}."
     return (
         f'<h2>Predicted against measured</h2><div class="pair"><figure>{chart}</figure></div>'
-        f"<p>{said if math.isfinite(report.agreement) else ''}</p>"
+        f"<p>{agreement if math.isfinite(report.agreement) else ''}</p>"
     )
 
 

@@ -79,8 +79,8 @@ def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
     return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
 
-def _text(x: float, y: float, said: str, kind: str, dx: float = 0.0) -> str:
-    return f'<text class="{kind}" x="{x + dx:.1f}" y="{y:.1f}">{escape(said)}</text>'
+def _text(x: float, y: float, text: str, kind: str, dx: float = 0.0) -> str:
+    return f'<text class="{kind}" x="{x + dx:.1f}" y="{y:.1f}">{escape(text)}</text>'
 
 
 def steps(frame: Frame, points: Sequence[Point], kind: str = "line") -> str:
@@ -96,8 +96,8 @@ def steps(frame: Frame, points: Sequence[Point], kind: str = "line") -> str:
 
 
 def dots(frame: Frame, points: Sequence[Point], kind: str = "dot") -> str:
-    found = (frame.at(point) for point in points)
-    return "".join(f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="2.2"/>' for x, y in found)
+    places = (frame.at(point) for point in points)
+    return "".join(f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="2.2"/>' for x, y in places)
 
 
 def sparkline(points: Sequence[Point], width: float = 84.0, height: float = 20.0) -> str:
@@ -125,7 +125,7 @@ def sparkline(points: Sequence[Point], width: float = 84.0, height: float = 20.0
 class Bar:
     name: str
     value: float
-    said: str
+    label: str
     kind: str = "bar"
 
 
@@ -147,7 +147,7 @@ def bars(rows: Sequence[Bar], *, title: str, cap: float = math.inf, width: float
         if row.value > cap:
             x = left + long - 16
             parts.append(f'<path class="cut" d="M{x:.1f} {y - 1:g}l6 22m5 -22l6 22"/>')
-        parts.append(_text(left + long + 6, y + 15, row.said, "value start"))
+        parts.append(_text(left + long + 6, y + 15, row.label, "value start"))
     return "".join([*parts, "</svg>"])
 
 

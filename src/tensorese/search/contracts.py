@@ -65,7 +65,7 @@ class TaskState:
         self.barren: set[int] = set()
         """Sketches without a legal row: finding that out takes seconds, once."""
         self.replayed: set[int] = set()
-        """Sketches that are drawn by replay, which was said once."""
+        """Sketches that are drawn by replay; each is logged once."""
         self._computed: dict[int, DecisionSpace] = {}
         self._sketch_of = {s.sketch.id: i for i, s in enumerate(space.sketches)}
 
@@ -93,9 +93,9 @@ class TaskState:
         asked about the few that are wanted."""
         if sketch not in self._computed:
             space = self.space.sketches[sketch]
-            kept = tuple(limit for limit in space.limits if not limit.replays)
-            asks = len(kept) < len(space.limits)
-            self._computed[sketch] = replace(space, limits=kept) if asks else space
+            arithmetic = tuple(limit for limit in space.limits if not limit.replays)
+            asks = len(arithmetic) < len(space.limits)
+            self._computed[sketch] = replace(space, limits=arithmetic) if asks else space
         return self._computed[sketch]
 
     def place(self, program: Program) -> tuple[int, DecisionRow] | None:

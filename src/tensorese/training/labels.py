@@ -21,7 +21,7 @@ def task_best(programs: ProgramSet, tasks: Sequence[int]) -> Floats64:
     """`[tasks, platforms]`: time of the best, infinite without a label in these tasks.
 
     The best of three labels is seldom the best there is: where a platform has less than half as
-    many labels of a task as another, the others' shares of its programs say how fast it might be.
+    many labels of a task as another, its best is estimated from the others' shares of its programs.
     """
     known = np.isin(programs.task, np.asarray(tasks, dtype=np.int64))
     latency = np.where(known[:, None], programs.latency, np.nan).astype(np.float64)

@@ -51,11 +51,11 @@ def squared_error(scores_GN: Tensor, labels_GN: Tensor, valid_GN: Tensor) -> Ten
 def squared_octaves(scores_GN: Tensor, labels_GN: Tensor, valid_GN: Tensor) -> Tensor:
     """The same on a logarithmic scale, where 2 ** -`OCTAVES` of the best's speed is nothing.
 
-    Speeds tell the best apart, octaves the bad from the worse.
+    Speeds separate the best, octaves the bad from the worse.
     """
-    told = (1.0 - F.softplus(-scores_GN) / (OCTAVES * math.log(2.0))).clamp(min=0.0)
+    predicted = (1.0 - F.softplus(-scores_GN) / (OCTAVES * math.log(2.0))).clamp(min=0.0)
     share = labels_GN.masked_fill(~valid_GN, 1.0).clamp(min=2.0**-OCTAVES)
-    error = (told - (1.0 + torch.log2(share) / OCTAVES)) ** 2
+    error = (predicted - (1.0 + torch.log2(share) / OCTAVES)) ** 2
     return _mean_over(error, valid_GN)
 
 
@@ -64,9 +64,9 @@ def centred_octaves(scores_GN: Tensor, labels_GN: Tensor, valid_GN: Tensor) -> T
 
     A task's best is one measurement, and how far it is ahead of the rest says nothing about them.
     """
-    told = -F.softplus(-scores_GN) / (OCTAVES * math.log(2.0))
+    predicted = -F.softplus(-scores_GN) / (OCTAVES * math.log(2.0))
     share = labels_GN.masked_fill(~valid_GN, 1.0).clamp(min=2.0**-_FAR)
-    error = (told - torch.log2(share) / OCTAVES) * valid_GN
+    error = (predicted - torch.log2(share) / OCTAVES) * valid_GN
     mean = error.sum(-1, keepdim=True) / valid_GN.sum(-1, keepdim=True).clamp(min=1)
     return _mean_over((error - mean) ** 2, valid_GN)
 

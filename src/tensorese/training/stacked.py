@@ -132,10 +132,10 @@ class StackedTrainer:
         self.optimizer.step()
         pull(self.heads, self.rate * self.config.together)
         with torch.no_grad():
-            kept = list(self.average.values())
-            moved = torch._foreach_sub([p.detach() for p in self.params.values()], kept)
+            averages = list(self.average.values())
+            moved = torch._foreach_sub([p.detach() for p in self.params.values()], averages)
             torch._foreach_mul_(moved, self.share)
-            torch._foreach_add_(kept, moved)
+            torch._foreach_add_(averages, moved)
 
     def _loss(
         self, params: dict[str, Tensor], index: Tensor, label: Tensor, valid: Tensor, failed: Tensor
@@ -182,9 +182,9 @@ def keep_labels(
     valid = programs.valid(head)
     valid = valid[np.isin(programs.task[valid], np.asarray(tasks))]
     rng = np.random.default_rng(seed)
-    kept = rng.choice(valid, min(count, len(valid)), replace=False)
+    drawn = rng.choice(valid, min(count, len(valid)), replace=False)
     latency, failed = programs.latency.copy(), programs.failed.copy()
     latency[:, head] = np.nan
-    latency[kept, head] = programs.latency[kept, head]
+    latency[drawn, head] = programs.latency[drawn, head]
     failed[:, head] = False
     return replace(programs, latency=latency, failed=failed)

@@ -290,9 +290,9 @@ class _Swap:
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():
                 if name in self.average:
-                    kept = parameter.detach().clone()
+                    current = parameter.detach().clone()
                     parameter.copy_(self.average[name])
-                    self.average[name].copy_(kept)
+                    self.average[name].copy_(current)
 
     def __enter__(self) -> None:
         self._exchange()

@@ -1,7 +1,7 @@
 """Labels that a platform lacks, expected from those that others have of the same programs.
 
 What is hard to know about a program is much the same everywhere: how its time compares on two
-platforms is easier to learn than the time itself, and a thousand labels tell much of it. With the
+platforms is easier to learn than the time itself, and a thousand labels cover much of it. With the
 labels of the others transferred, a platform is trained on as if it had measured what they have.
 """
 
@@ -37,21 +37,21 @@ must be of programs that another has too, or nothing can be expected."""
 def fill_few(
     features: npt.NDArray[np.float32], programs: ProgramSet, tasks: npt.ArrayLike, *, seed: int = 0
 ) -> tuple[ProgramSet, str]:
-    """Labels for the platforms that have few, and what to say of it."""
+    """Labels for the platforms that have few, and a note for the log."""
     known = np.isfinite(_octaves(programs, tasks))
     counts = known.sum(0)
-    latency, said = programs.latency.copy(), []
+    latency, lines = programs.latency.copy(), []
     for head, platform in enumerate(programs.platforms):
         common = int((known[:, head] & (known.sum(1) > 1)).sum())
         if counts[head] < FEW * counts.max() and common >= ENOUGH:
             expected = transferred(features, programs, platform, tasks, seed=seed)
             latency[:, head] = expected.latency[:, head]
             added = len(expected.valid(head)) - len(programs.valid(head))
-            said.append(
+            lines.append(
                 f"{platform} has few labels and learns {added:,} of the others', transferred "
                 "(--set transfer=false: none)"
             )
-    return replace(programs, latency=latency), "; ".join(said)
+    return replace(programs, latency=latency), "; ".join(lines)
 
 
 def transferred(
@@ -85,10 +85,10 @@ def transferred(
         for k in range(BAGS)
     ]
     guess = expected + mean_of(grown).predict(features)
-    found = np.where(np.isfinite(mine), mine - _gap(programs, mine - guess), guess)
+    completed = np.where(np.isfinite(mine), mine - _gap(programs, mine - guess), guess)
     latency = programs.latency.copy()
-    known = np.isfinite(found) & ~programs.failed[:, head]
-    latency[known, head] = 2.0 ** found[known]
+    known = np.isfinite(completed) & ~programs.failed[:, head]
+    latency[known, head] = 2.0 ** completed[known]
     return replace(programs, latency=latency)
 
 
@@ -99,10 +99,10 @@ def _octaves(programs: ProgramSet, tasks: npt.ArrayLike) -> Floats64:
 
 
 def _expected(task: npt.NDArray[Any], mine: Floats64, others: Floats64) -> Floats64:
-    """`[n]`: what the others' labels say of a program, those most that differ least from `mine`.
+    """`[n]`: a program's label expected from the others', those nearest to `mine` counting most.
 
     Platforms have measured some of a task's programs each: levels of the task on each of them make
-    what they say comparable.
+    their labels comparable.
     """
     row, column = np.nonzero(np.isfinite(others))
     level = np.full((int(task.max()) + 1, others.shape[1]), np.nan)

@@ -81,13 +81,13 @@ def grow_on(
     scales: Sequence[Scale] = ("share",),
 ) -> dict[str, Forest]:
     """By platform; none for a platform without a valid program in these tasks."""
-    found = {}
+    forests = {}
     for platform in programs.platforms:
         mine = only(programs, platform)
         if set(mine.task[mine.valid(0)].tolist()) & set(tasks):
             setting = {**SETTING, **more}
-            found[platform] = grow_forest(features, mine, tasks, rounds, setting, scales)
-    return found
+            forests[platform] = grow_forest(features, mine, tasks, rounds, setting, scales)
+    return forests
 
 
 def grow_shared(
@@ -100,13 +100,13 @@ def grow_shared(
 ) -> dict[str, Forest]:
     """One boosting over the labels of all platforms, then by platform what is left of it.
 
-    A column tells whose label it is: trees split by it where platforms differ, and learn from all
+    A column marks whose label it is: trees split by it where platforms differ, and learn from all
     of them where they do not.
     """
     marks = np.eye(len(programs.platforms), dtype=np.float32)
     row, column, labels = labels_of(programs, tasks, scales)
-    given = np.concatenate([features[row], marks[column]], axis=1)
-    grown = [fit_rows("lightgbm", setting, given, label, rounds) for label in labels]
+    inputs = np.concatenate([features[row], marks[column]], axis=1)
+    grown = [fit_rows("lightgbm", setting, inputs, label, rounds) for label in labels]
     whole = mean_of([from_lightgbm(tree) for tree in grown])
     return {
         platform: with_known(whole, dict(enumerate(marks[k].tolist(), features.shape[1])))
@@ -119,15 +119,15 @@ def labels_of(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], list[Floats32]]:
     """Program and platform of every label in these tasks, and the labels on each of the scales."""
     row, column, share = shares_of(programs, tasks)
-    found = []
+    labels = []
     for scale in scales:
         if scale != "centred":
-            found.append(on_scale(share, row, scale))
+            labels.append(on_scale(share, row, scale))
             continue
         octaves = np.log2(share.astype(np.float64)) / OCTAVES
         octaves -= task_level(programs.task, row, column, octaves)
-        found.append(np.clip(0.5 + octaves, 0.0, 1.0).astype(np.float32))
-    return row, column, found
+        labels.append(np.clip(0.5 + octaves, 0.0, 1.0).astype(np.float32))
+    return row, column, labels
 
 
 def shares_of(
@@ -151,7 +151,7 @@ def grow_forest(
 ) -> Forest:
     """As many trees of each of the scales, of the first platform's labels.
 
-    Those of speed tell the best apart, those of its logarithm the bad from the worse.
+    Those of speed separate the best, those of its logarithm the bad from the worse.
     """
     grown = [
         fit_tree("lightgbm", setting, features, programs, tasks, rounds, scale) for scale in scales
@@ -167,7 +167,7 @@ def grow_corrected(
     setting: Setting,
     known: Forest,
 ) -> Forest:
-    """Trees of other platforms with more that say what they get wrong on this one.
+    """Trees of other platforms, with more for their error on this one.
 
     What carries over need not be learnt again from few labels, those of the programs `index`, on
     the mean of the scales that `known` was grown on; or see `levelled`.
@@ -177,11 +177,11 @@ def grow_corrected(
     return sum_of([known, from_lightgbm(more)])
 
 
-def levelled(share: Floats32, task: npt.NDArray[Any], said: npt.NDArray[Any]) -> Floats32:
-    """Labels whose mean over each task is that of what is `said`, on whatever scales it is: what a
-    task's programs have in common is all that scales differ by, and orders none of them."""
+def levelled(share: Floats32, task: npt.NDArray[Any], predicted: npt.NDArray[Any]) -> Floats32:
+    """Labels whose mean over each task is that of `predicted`, on whatever scale that is: scales
+    differ only by what a task's programs have in common, which orders none of them."""
     labels = (share + in_octaves(share)) / 2
-    off = np.bincount(task, weights=said - labels) / np.maximum(np.bincount(task), 1)
+    off = np.bincount(task, weights=predicted - labels) / np.maximum(np.bincount(task), 1)
     return np.asarray(labels + off[task], dtype=np.float32)
 
 
@@ -227,7 +227,7 @@ def baselines(
     """Scores of the test programs by every installed kind, trained on the training programs'
     hardware features, the setting chosen on training tasks."""
     train = only(train, platform)
-    features, asked = (physics_rows(programs, train.machine) for programs in (train, test))
+    features, test_features = (physics_rows(programs, train.machine) for programs in (train, test))
     validation = list(range(0, len(train.tasks), VALIDATION))
     rest = [k for k in range(len(train.tasks)) if k % VALIDATION]
     rows = []
@@ -239,5 +239,5 @@ def baselines(
             marks.append(float(np.mean([r.ratio(1) + r.ratio(5) for r in judged] or [0.0])))
         best = SETTINGS[kind][int(np.argmax(marks))]
         tree = fit_tree(kind, best, features, train, range(len(train.tasks)))
-        rows.append((kind, score_tree(kind, tree, asked)))
+        rows.append((kind, score_tree(kind, tree, test_features)))
     return rows

@@ -20,11 +20,11 @@ BATCH = 8  # rows that travel together; they stay together on a node, which look
 
 
 class NodeLost(Exception):
-    """The node died, or says what it must not; whatever it had is measured elsewhere."""
+    """The node died, or broke the protocol; whatever it had is measured elsewhere."""
 
 
 class Node(ABC):
-    """A measuring host. One call at a time; `answer` is asked until it has one."""
+    """A measuring host. One call at a time; `answer` is polled until it has one."""
 
     name: str
     window: int
@@ -52,7 +52,8 @@ class Seat:
     node: Node
     out: dict[int, Order] = field(default_factory=dict)
     """Rows it has not answered, by job."""
-    told: set[str] = field(default_factory=set)
+    known: set[str] = field(default_factory=set)
+    """Ids of the workloads and sketches it was sent."""
     acks: list[int] = field(default_factory=list)
     called: bool = False
 
@@ -136,7 +137,7 @@ class Handout:
 
     def _call(self, seat: Seat, batches: Sequence[list[Order]]) -> bool:
         acks, seat.acks = seat.acks, []
-        text = errand(batches, told=seat.told, acks=acks, best=self.best, wait=self.wait)
+        text = errand(batches, known=seat.known, acks=acks, best=self.best, wait=self.wait)
         seat.node.call(text)
         seat.called = True
         return bool(batches)
@@ -165,7 +166,7 @@ class Handout:
         try:
             for job, row in results_of(text):
                 order = seat.out.get(job)
-                if order is not None:  # else told before; its acknowledgement was still to come
+                if order is not None:  # else received before; its acknowledgement was still to come
                     measurement = measurement_of(row, order)
                     del seat.out[job]
                     yield order, self._signed(measurement, seat.node)
@@ -191,15 +192,15 @@ class Handout:
     def _lose(self, seat: Seat, why: str) -> None:
         self.seats.remove(seat)
         seat.node.stop()
-        kept: list[Order] = []
+        retried: list[Order] = []
         failed: list[tuple[Order, Measurement]] = []
         for order in seat.out.values():
             order.attempts += 1
             if order.attempts <= self.retries:
-                kept.append(order)
+                retried.append(order)
             else:
                 failed.append((order, self._given_up(order, seat.node.name, why)))
-        self.queue.extendleft(reversed(_batches(kept)))
+        self.queue.extendleft(reversed(_batches(retried)))
         self._deliver(failed)
         self.on_lost(seat.node, why)
 

@@ -93,7 +93,7 @@ class FleetMeasurer(Measurer):
         self.handout.best.update(latencies)
 
     def cancel(self) -> None:
-        """Rows that a node has are under way; those that wait for one are given up."""
+        """Rows that a node has are under way; those that wait for one are dropped."""
         self._cancelled = True
 
     def settle(self) -> None:

@@ -36,7 +36,7 @@ class NodeSettings:
     target: Target
     platform: str
     run: str
-    """Names the driver's store: what a host kept for one is of no use to another."""
+    """Names the driver's store: what a host measured for one is of no use to another."""
     farm: FarmConfig = field(default_factory=FarmConfig)
     layout: Layout = ISOLATED
     cores: int = 0
@@ -60,7 +60,7 @@ class NodeSettings:
 
 
 class NodeWorker:
-    """Ray makes an actor of it; it knows nothing of Ray. Everything it says and hears is JSON."""
+    """Ray makes an actor of it; it knows nothing of Ray. Its messages, both ways, are JSON."""
 
     def __init__(self, settings: str) -> None:
         self.settings = NodeSettings.from_json(settings)
@@ -70,7 +70,7 @@ class NodeWorker:
         """Measured, and not acknowledged yet."""
         self._farm: Measurer | None = None
         self._store: Store | None = None
-        self._kept: dict[str, Measurement] = {}
+        self._earlier: dict[str, Measurement] = {}
 
     def facts(self) -> str:
         return json.dumps(facts_here(self.settings.target.kind, self.settings.cores))
@@ -102,7 +102,7 @@ class NodeWorker:
     def _start(self) -> Measurer:
         if self._farm is None:
             self._store = Store.open(self.settings.folder, create=True)
-            self._kept = _kept(self._store, self.settings.platform)
+            self._earlier = _earlier(self._store, self.settings.platform)
             self._farm = self._make_farm(self._store)
         return self._farm
 
@@ -125,9 +125,9 @@ class NodeWorker:
         jobs, candidates = [], []
         for row in batch:
             candidate = self.nouns.candidate(row)
-            kept = self._kept.pop(candidate.program.id, None)
-            if kept is not None:
-                self.done[row["job"]] = kept
+            earlier = self._earlier.pop(candidate.program.id, None)
+            if earlier is not None:
+                self.done[row["job"]] = earlier
                 continue
             jobs.append(int(row["job"]))
             candidates.append(candidate)
@@ -142,9 +142,9 @@ class NodeWorker:
         return bool(self.done)
 
 
-def _kept(store: Store, platform: str) -> dict[str, Measurement]:
-    """By program id, what an earlier driver was not told, or did not live to write down."""
+def _earlier(store: Store, platform: str) -> dict[str, Measurement]:
+    """By program id, measurements that no earlier driver received, or lived to write down."""
     if platform not in store.platforms():
         return {}
-    found = store.measurements(platform=platform)
-    return {m.program.id: m for m in found if m.status is not Status.INFRA_ERROR}
+    measurements = store.measurements(platform=platform)
+    return {m.program.id: m for m in measurements if m.status is not Status.INFRA_ERROR}

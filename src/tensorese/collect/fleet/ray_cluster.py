@@ -66,7 +66,7 @@ def connect(config: RayConfig) -> None:
     """Joins the cluster as a driver, or starts one on this machine alone."""
     check_reachable(config)
     ray = import_ray()
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to anybody
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if config.address == "local":
         options |= {"num_cpus": len(usable_cores()), "include_dashboard": False}
@@ -74,10 +74,10 @@ def connect(config: RayConfig) -> None:
     try:
         ray.init(address=config.address, **options)
     except Exception as error:  # Ray raises whatever went wrong inside
-        told = " ".join(str(error).split())[:200]
+        reason = " ".join(str(error).split())[:200]
         raise MeasureError(
             f"this machine must be part of the Ray cluster at {config.address}, but Ray says: "
-            f"{told}; run `ray start --address HOST:PORT --num-cpus 0` here first"
+            f"{reason}; run `ray start --address HOST:PORT --num-cpus 0` here first"
         ) from None
 
 
@@ -131,8 +131,8 @@ class RayNode(Node):
             ready, _ = self.ray.wait([self.reference], timeout=0)
             if not ready:
                 return None
-            told, self.reference = self.ray.get(self.reference), None
-            return str(told)
+            message, self.reference = self.ray.get(self.reference), None
+            return str(message)
         except self.ray.exceptions.RayError as error:
             raise NodeLost(_brief(error)) from None
 
@@ -192,13 +192,13 @@ class RayCluster(Cluster):
         return not count or time.monotonic() - when > _RETURN_SECS
 
     def _name(self, info: Mapping[str, Any]) -> str:
-        given = str(info.get("NodeName") or "")
-        plain = given if given != info["NodeManagerAddress"] else ""
+        label = str(info.get("NodeName") or "")
+        plain = label if label != info["NodeManagerAddress"] else ""
         name = plain or str(info["NodeManagerHostname"])
         return f"{name}-{info['NodeID'][:6]}" if name in self.names.values() else name
 
     def _is_welcome(self, node: RayNode) -> bool:
-        """Whether it has told what it is, and that is what the target asks for."""
+        """Whether it has reported its machine, and that is the target's."""
         try:
             text = node.answer()
         except NodeLost as lost:
@@ -253,9 +253,9 @@ class RayCluster(Cluster):
 
     def absence(self) -> str:
         waiting = [f"{node.name} is still starting" for node in self.starting.values()]
-        told = "; ".join([*self.refused.values(), *waiting]) or "none offers CPUs"
+        states = "; ".join([*self.refused.values(), *waiting]) or "none offers CPUs"
         return (
-            f"{told}; start one with `ray start --address {self.config.address}`, "
+            f"{states}; start one with `ray start --address {self.config.address}`, "
             "or name the nodes' --target"
         )
 
@@ -270,7 +270,7 @@ class RayCluster(Cluster):
 
 
 def _brief(error: BaseException) -> str:
-    """Ray's errors are pages: what our own code said, or that its process is gone."""
+    """One line of an error that Ray spreads over pages: our own exception, or the lost process."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, BaseException):
         return f"{type(cause).__name__}: {' '.join(str(cause).split())}"[:200]

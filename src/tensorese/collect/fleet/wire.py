@@ -1,4 +1,4 @@
-"""What the driver and a measuring node say to each other: JSON text, both ways.
+"""Messages between the driver and a measuring node: JSON text, both ways.
 
 The driver sends `{"batches", "workloads", "sketches", "best", "ack", "wait"}`, the node answers
 `{"results"}` with everything that is not acknowledged yet. Workloads and sketches travel once.
@@ -46,22 +46,22 @@ Batch = Sequence[Order]
 def errand(
     batches: Sequence[Batch],
     *,
-    told: set[str],
+    known: set[str],
     acks: Sequence[int],
     best: Mapping[str, float],
     wait: float,
 ) -> str:
-    """The driver's message; `told` are the nouns this node has, and is brought up to date."""
+    """The driver's message; `known` are the ids this node has; those sent now are added."""
     workloads: list[RecordRow] = []
     sketches: list[RecordRow] = []
     orders = [order for batch in batches for order in batch]
     for order in orders:
         workload, sketch = order.program.workload, order.program.sketch
-        if workload.id not in told:
+        if workload.id not in known:
             workloads.append(workload_row(workload))
-        if sketch.id not in told:
+        if sketch.id not in known:
             sketches.append(sketch_row(sketch))
-        told |= {workload.id, sketch.id}
+        known |= {workload.id, sketch.id}
     named = {order.program.workload.id for order in orders}
     message = {
         "batches": [[_order_row(order) for order in batch] for batch in batches],
@@ -87,7 +87,7 @@ def _order_row(order: Order) -> dict[str, Any]:
 
 
 class KnownNouns:
-    """The workloads and sketches that a node has been told of."""
+    """The workloads and sketches that a node has received."""
 
     def __init__(self) -> None:
         self.workloads: dict[str, Any] = {}

@@ -45,6 +45,6 @@ def ansor_line(m: Measurement) -> dict[str, Any]:
 
 def error_code(m: Measurement) -> int:
     """The code it was imported with, or the first that means the same."""
-    if found := _CODE.match(m.error):
-        return int(found[1])
+    if imported := _CODE.match(m.error):
+        return int(imported[1])
     return next((code for code, (status, _) in ERRORS.items() if status is m.status), 8)

@@ -16,7 +16,7 @@ from tensorese.records.journal import write_error
 from tensorese.records.modules import encode_blob
 from tensorese.records.nouns import Measurement, Status, Workload
 
-# MetaSchedule has no word for either: a lower bound is no time, our own fault no failure.
+# MetaSchedule has no record for either: a lower bound is no time, our own fault no failure.
 _UNSAYABLE = {
     Status.CENSORED: "censored: its time is only a lower bound",
     Status.INFRA_ERROR: "infra_error: not the program's fault",

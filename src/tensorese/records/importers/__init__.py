@@ -1,4 +1,4 @@
-"""Foreign records in: Ansor logs and MetaSchedule databases, told apart by their contents."""
+"""Foreign records in: Ansor logs and MetaSchedule databases, distinguished by their contents."""
 
 from tensorese.records.importers.detect import FORMATS, read_records
 from tensorese.records.importers.kinds import of_one_kind, target_kind

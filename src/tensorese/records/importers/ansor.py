@@ -96,7 +96,7 @@ class _Reader:
         return self.platforms.setdefault(target, Platform(name=self.platform, target=target))
 
     def _toolchain(self, task: list[Any], version: str) -> Mapping[str, str]:
-        """What an Ansor line says beyond our nouns, kept to write the same line again."""
+        """What an Ansor line holds beyond our nouns, kept to write the same line again."""
         rest = canonical_json(task[2:])
         return self.toolchains.setdefault(
             f"{version}\x1f{task[0]}\x1f{rest}",

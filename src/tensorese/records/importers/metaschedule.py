@@ -42,7 +42,7 @@ TOOLCHAIN = {
 def database_files(path: Path) -> tuple[Path, Path]:
     """The workload and record files of a database folder, or of one of its two files."""
     folder = path if path.is_dir() else path.parent
-    found = []
+    files = []
     for name in (WORKLOADS, RECORDS):
         paths = [folder / f"{name}{suffix}" for suffix in ("", ".gz", ".zst")]
         existing = next((p for p in paths if p.exists()), None)
@@ -51,8 +51,8 @@ def database_files(path: Path) -> tuple[Path, Path]:
                 f"a MetaSchedule database has {WORKLOADS} and {RECORDS} (plain, .gz or .zst), "
                 f"but {folder} has no {name}"
             )
-        found.append(existing)
-    return found[0], found[1]
+        files.append(existing)
+    return files[0], files[1]
 
 
 def read_metaschedule(path: Path, platform: str, skipped: Skipped) -> Iterator[Measurement]:

@@ -1,4 +1,4 @@
-"""What a tuning run is asked to do."""
+"""The settings of a tuning run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DEFAULT_MINUTES = 10.0
 
 
 class TuneError(TensoreseError):
-    """A tuning run that cannot start or go on as asked."""
+    """A tuning run that cannot start or go on with its settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class TuneConfig:
 
     @property
     def limit_secs(self) -> float | None:
-        """The wall-clock limit, the default one when nothing was said; None for no limit."""
+        """The wall-clock limit, the default one when no limit is set; None for no limit."""
         if self.minutes is not None:
             return self.minutes * 60
         return DEFAULT_MINUTES * 60 if self.trials is None else None

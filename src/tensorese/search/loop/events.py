@@ -106,9 +106,9 @@ class Announcer(Callback):
             except Exception as error:
                 self.callbacks.remove(callback)
                 name = type(callback).__name__
-                said = f"callback {name}.{moment} raised {type(error).__name__}: {error}"
-                log.warning("%s", said)
-                self._tell("on_note", f"{said}; it is left out from now on")
+                failure = f"callback {name}.{moment} raised {type(error).__name__}: {error}"
+                log.warning("%s", failure)
+                self._tell("on_note", f"{failure}; it is left out from now on")
 
     def on_start(self, event: Started) -> None:
         self._tell("on_start", event)

@@ -32,8 +32,8 @@ def leaders(measurements: Iterable[Measurement], n: int) -> list[Measurement]:
     distinct: dict[str, Measurement] = {}
     for measurement in valid:
         distinct.setdefault(measurement.program.id, measurement)
-    found = list(distinct.values())[:n]
-    return [m for m in found if m.latency <= _NEAR * found[0].latency]
+    fastest = list(distinct.values())[:n]
+    return [m for m in fastest if m.latency <= _NEAR * fastest[0].latency]
 
 
 def remeasure(
@@ -52,8 +52,8 @@ def remeasure(
             break
         for measurement in measurer.measure(candidates):
             turns[measurement.program.id].append(measurement)
-    found = {task: best_of(ms, turns) for task, ms in chosen.items()}
-    return {task: winner for task, winner in found.items() if winner is not None}
+    winners = {task: best_of(ms, turns) for task, ms in chosen.items()}
+    return {task: winner for task, winner in winners.items() if winner is not None}
 
 
 def best_of(

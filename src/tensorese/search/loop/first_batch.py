@@ -50,25 +50,25 @@ class Learnt:
                 yield row
 
     def best(self, platform: str, *, split: Split = "all") -> dict[str, Measurement]:
-        found = {}
+        fastest = {}
         for id_, rows in self._by_workload.items():
             valid = [m for m in rows if m.status is Status.OK and m.platform.name == platform]
             if valid:
-                found[id_] = min(valid, key=lambda m: m.latency)
-        return found
+                fastest[id_] = min(valid, key=lambda m: m.latency)
+        return fastest
 
 
 def first_rows(stores: Sequence[Store], learnt: Learnt) -> Seeds:
     """Half a first batch from earlier records, a quarter from tasks of this run like it."""
 
     def find(state: TaskState, n: int) -> list[Proposal]:
-        found: list[Proposal] = []
+        stored: list[Proposal] = []
         for store in stores:
-            found += seeds(state, store, round(_FROM_STORES * n) - len(found))
+            stored += seeds(state, store, round(_FROM_STORES * n) - len(stored))
         others = cast(Store, learnt)
         relatives = seeds(state, others, round(_FROM_RELATIVES * n))
-        places = {(p.sketch, p.row) for p in found}
-        return found + [p for p in relatives if (p.sketch, p.row) not in places]
+        places = {(p.sketch, p.row) for p in stored}
+        return stored + [p for p in relatives if (p.sketch, p.row) not in places]
 
     return find
 

@@ -79,27 +79,27 @@ class TuningTask:
     def propose(self, n: int, proposer: Proposer, first_rows: Seeds) -> list[Proposal]:
         """Rows for the task's next batch, promised; none when the space is exhausted."""
         state = self.state
-        found = [] if self.proposed else first_rows(state, n)[:n]
-        state.promise(found)
-        if len(found) < n:
+        proposals = [] if self.proposed else first_rows(state, n)[:n]
+        state.promise(proposals)
+        if len(proposals) < n:
             state.batch = self.proposed
-            (more,) = proposer.propose([state], n - len(found))
+            (more,) = proposer.propose([state], n - len(proposals))
             state.promise(more)
-            found.extend(more)
+            proposals.extend(more)
         self.proposed += 1
-        return found
+        return proposals
 
     def place(self, rows: Sequence[PendingRow]) -> list[Proposal]:
         """Rows of an interrupted batch, found again by the ids of their sketches."""
         places = {s.sketch.id: i for i, s in enumerate(self.state.space.sketches)}
-        found = [
+        proposals = [
             Proposal(sketch=places[r.sketch], row=r.row, origin=r.origin, score=r.score)
             for r in rows
             if r.sketch in places
         ]
-        self.state.promise(found)
+        self.state.promise(proposals)
         self.proposed += 1
-        return found
+        return proposals
 
     def named(self, proposals: Sequence[Proposal]) -> list[PendingRow]:
         ids = [space.sketch.id for space in self.state.space.sketches]

@@ -139,14 +139,14 @@ def select(tasks: Sequence[Task], patterns: Sequence[str]) -> list[Task]:
         raise TuneError("a model must have at least one task to tune, but it has none")
     chosen: list[Task] = []
     for pattern in patterns or ("*",):
-        found = [task for task in tasks if _matches(task, pattern)]
-        if not found:
+        matching = [task for task in tasks if _matches(task, pattern)]
+        if not matching:
             names = sorted({task.name for task in tasks} | {task.operator for task in tasks})
             raise TuneError(
                 f"--tasks must match a task's name, operator or id, but {pattern!r} matches none"
                 f"{did_you_mean(pattern, names)}; see `tensorese tasks`"
             )
-        chosen.extend(task for task in found if task not in chosen)
+        chosen.extend(task for task in matching if task not in chosen)
     return [task for task in tasks if task in chosen]
 
 
@@ -168,8 +168,8 @@ def _described(task: Task) -> dict[str, Any]:
 
 
 def _tools(target: Target) -> dict[str, str]:
-    found = toolchain_of(target.kind)
-    return {name: found[name] for name in _TOOLS if name in found}
+    toolchain = toolchain_of(target.kind)
+    return {name: toolchain[name] for name in _TOOLS if name in toolchain}
 
 
 def environment() -> dict[str, Any]:

@@ -186,14 +186,14 @@ class Tuner:
             with self._phase("space"):
                 task.open()
             with self._phase("propose"):
-                found = task.propose(n, self.proposer, self.first_rows)
+                proposals = task.propose(n, self.proposer, self.first_rows)
         except Untunable as error:
             task.progress.over = f"{_UNTUNABLE}: {error}"
             self.announcer.on_note(f"{task.task.name} keeps its untuned kernel: {error}")
             return []
-        if not found:
+        if not proposals:
             task.progress.over = "every program of its space was tried"
-        return found
+        return proposals
 
     def _submit(
         self, index: int, proposals: list[Proposal], known: dict[str, Measurement] | None = None
@@ -291,15 +291,15 @@ class Tuner:
             if pending.task not in places:
                 continue
             index = places[pending.task]
-            kept = []
+            affordable = []
             for proposal in self.tasks[index].place(pending.rows):
                 known = self.tasks[index].program(proposal).id in self._unclaimed
                 if known or left > 0:
-                    kept.append(proposal)
+                    affordable.append(proposal)
                     left -= not known
-            if kept:
+            if affordable:
                 self._next_number = pending.number
-                self._submit(index, kept, self._unclaimed)
+                self._submit(index, affordable, self._unclaimed)
         self._next_number = self._first_new
 
     def _salvage(self) -> None:
@@ -404,5 +404,5 @@ class Tuner:
 
 
 def _leader(task: TuningTask) -> Winner | None:
-    found = leaders(task.measurements, 1)
-    return Winner(measurement=found[0], latency=found[0].latency) if found else None
+    fastest = leaders(task.measurements, 1)
+    return Winner(measurement=fastest[0], latency=fastest[0].latency) if fastest else None

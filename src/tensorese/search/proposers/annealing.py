@@ -50,8 +50,8 @@ class Annealing(Proposer):
         visited = [self._walk(state, sketch, count, rng) for sketch, count in enumerate(counts)]
         n_random = int(self.config.epsilon * n + rng.random())
         origin = f"{self.name}:{self.ranker.name}"
-        found = pick(state, visited, n - n_random, origin, apart=self.config.apart)
-        return found + random_proposals(state, n - len(found), shares, rng, found)
+        picked = pick(state, visited, n - n_random, origin, apart=self.config.apart)
+        return picked + random_proposals(state, n - len(picked), shares, rng, picked)
 
     def _walk(self, state: TaskState, sketch: int, chains: int, rng: np.random.Generator) -> Scored:
         """Every new row that the chains of one sketch came by."""

@@ -19,16 +19,16 @@ from tensorese.space.decisions import DecisionSpace
 from tensorese.space.variation import cross, mutate
 
 _ROUNDS = 16  # of making up for sketches that have fewer rows than their share
-_FEW = 0.1  # a sketch that gives less than this of what it is asked for is used up
+_FEW = 0.1  # a sketch that gives less than this of the rows requested is used up
 
 
 class SearchError(TensoreseError):
-    """A search that was asked for what it cannot do."""
+    """A setting that the search does not support."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvolutionConfig:
-    """Shares are of the population unless said otherwise."""
+    """Shares are of the population unless stated otherwise."""
 
     population: int = 2048
     """Rows scored per call, over all generations and sketches."""
@@ -93,8 +93,8 @@ class Evolution(Proposer):
         scored = [leaders.scored() for leaders in every]
         n_random = int(self.config.epsilon * n + self.rng.random())
         origin = f"{self.name}:{self.ranker.name}"
-        found = pick(state, scored, n - n_random, origin, apart=self.config.apart)
-        return found + random_proposals(state, n - len(found), shares, self.rng, found)
+        picked = pick(state, scored, n - n_random, origin, apart=self.config.apart)
+        return picked + random_proposals(state, n - len(picked), shares, self.rng, picked)
 
     def _evolve(self, leaders: Leaders, count: int, seeds: Sequence[Ints]) -> None:
         """Scores about `count` rows of a sketch, over all generations."""
@@ -146,7 +146,7 @@ class Evolution(Proposer):
         return np.vstack([self._bred(space, best, bred), drawn])
 
     def _bred(self, space: DecisionSpace, parents: Ints, n: int) -> Ints:
-        """`n` children of parents that are given best first; the best have the most."""
+        """`n` children of parents, which come best first; the best have the most."""
         if not len(parents) or n <= 0:
             return parents[:0]
         rank = (len(parents) * self.rng.random((2, n)) ** 2).astype(np.int64)

@@ -27,11 +27,11 @@ class KeySet:
         return sum(map(len, self._runs))
 
     def lacks(self, keys: Keys) -> Bools:
-        found = np.ones(len(keys), dtype=np.bool_)
+        absent = np.ones(len(keys), dtype=np.bool_)
         for run in self._runs:
             at = np.minimum(np.searchsorted(run, keys), len(run) - 1)
-            found &= run[at] != keys
-        return found
+            absent &= run[at] != keys
+        return absent
 
     def add(self, keys: Keys) -> None:
         """Keys that are not in it, no two alike."""
@@ -70,8 +70,8 @@ class Leaders:
         self.rows = np.vstack([self.rows, rows])
         self.scores = np.append(self.scores, score(self.state, self.ranker, self.sketch, rows))
         if len(self.rows) > self.most + CHUNK:
-            kept = np.sort(self._order()[: self.most])
-            self.rows, self.scores = self.rows[kept], self.scores[kept]
+            leading = np.sort(self._order()[: self.most])
+            self.rows, self.scores = self.rows[leading], self.scores[leading]
 
     def best(self, n: int) -> Ints:
         """Best first."""

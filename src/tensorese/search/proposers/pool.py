@@ -48,12 +48,12 @@ def new_rows(state: TaskState, sketch: int, rows: Ints) -> Ints:
 
 def measured_best(state: TaskState, sketch: int, n: int) -> Ints:
     """The sketch's fastest measured rows, fastest first."""
-    found: list[tuple[float, DecisionRow]] = []
+    timed: list[tuple[float, DecisionRow]] = []
     for measurement in state.measurements:
         place = state.place(measurement.program)
         if place is not None and place[0] == sketch and measurement.latency > 0:
-            found.append((measurement.latency, place[1]))
-    best = [row for _, row in sorted(found)[:n]]
+            timed.append((measurement.latency, place[1]))
+    best = [row for _, row in sorted(timed)[:n]]
     width = state.space.sketches[sketch].sketch.n_decisions
     return np.array(best, dtype=np.int64).reshape(len(best), width)
 
@@ -61,8 +61,8 @@ def measured_best(state: TaskState, sketch: int, n: int) -> Ints:
 def score(state: TaskState, ranker: Ranker, sketch: int, rows: Ints) -> Floats64:
     if not len(rows):
         return np.zeros(0)
-    told = state.space.sketches[sketch].sketch
-    return np.asarray(ranker.score(state.workload, state.platform.name, told, rows), np.float64)
+    record = state.space.sketches[sketch].sketch
+    return np.asarray(ranker.score(state.workload, state.platform.name, record, rows), np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,11 +172,11 @@ def _greedy(
 
 def _refused(state: TaskState, groups: list[Scored], of: Ints, at: Ints, chosen: Ints) -> Ints:
     """Those of the chosen that TVM, where it decides, does not pass."""
-    found = [chosen[:0]]
+    refused = [chosen[:0]]
     for index, group in enumerate(groups):
         mine = chosen[of[chosen] == index]
-        found.append(mine[~are_legal(state, group.sketch, group.rows[at[mine]])])
-    return np.concatenate(found)
+        refused.append(mine[~are_legal(state, group.sketch, group.rows[at[mine]])])
+    return np.concatenate(refused)
 
 
 def are_legal(state: TaskState, sketch: int, rows: Ints) -> Bools:

@@ -20,7 +20,7 @@ REPLAYS = 64
 """The most rows of an uncovered sketch that one call draws: each costs TVM some milliseconds."""
 _TRIES = 10  # replays per wanted row before the sketch is called exhausted
 _ROUNDS = 3
-_ASKED = 8  # rows that TVM may refuse per row wanted, before another sketch is tried
+_REFUSALS = 8  # rows that TVM may refuse per row wanted, before another sketch is tried
 
 
 def draw(
@@ -49,7 +49,7 @@ def replayed_rows(space: TaskSpace, sketch: int, n: int, rng: np.random.Generato
     """Rows that TVM itself draws, schedules and passes; what stock search does to every sample."""
     referee = space.referee
     trace = referee.tvm.s_tir.schedule.Trace(referee.instructions[sketch], {})
-    found: list[tuple[int, ...]] = []
+    rows: list[tuple[int, ...]] = []
     for _ in range(n * _TRIES):
         # Seeds start at 1: TVM reads 0 and -1 as "choose one yourself".
         schedule = referee.tvm.s_tir.Schedule(referee.module, seed=int(rng.integers(1, 1 << 30)))
@@ -61,11 +61,11 @@ def replayed_rows(space: TaskSpace, sketch: int, n: int, rng: np.random.Generato
         except SCHEDULE_ERRORS:
             continue
         if passed:
-            found.append(decisions)
-        if len(found) == n:
+            rows.append(decisions)
+        if len(rows) == n:
             break
     width = space.sketches[sketch].sketch.n_decisions
-    return np.array(found, dtype=np.int64).reshape(len(found), width)
+    return np.array(rows, dtype=np.int64).reshape(len(rows), width)
 
 
 def random_proposals(
@@ -101,7 +101,7 @@ def _legal(
     tried = 0
     for row in rows:
         place = tuple(row.tolist())
-        if wanted <= 0 or tried > _ASKED * (wanted + 4):
+        if wanted <= 0 or tried > _REFUSALS * (wanted + 4):
             return
         if (sketch, place) in known:
             continue

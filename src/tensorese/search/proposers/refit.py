@@ -55,5 +55,5 @@ def _located(space: DecisionSpace, slot: Location, rows: Ints) -> Ints:
     gap = np.abs(values[None, :] - rows[:, slot.column : slot.column + 1]).astype(np.float64)
     gap[:, values < 0] += 0.5 * (rows[:, slot.column : slot.column + 1] >= 0)
     gap[~mask] = np.inf
-    found: Ints = gap.argmin(1) + INLINE
-    return found
+    nearest: Ints = gap.argmin(1) + INLINE
+    return nearest

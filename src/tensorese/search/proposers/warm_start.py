@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 
 from tensorese.arrays import Ints
@@ -10,8 +12,11 @@ from tensorese.records.store import Store
 from tensorese.search.contracts import DecisionRow, Proposal, TaskState
 from tensorese.search.proposers.refit import refit_row, same_make
 
-RELATIVES = 6  # tasks like this one that are asked for programs
+RELATIVES = 6  # tasks like this one whose programs are used
 FAR = 24.0  # doublings of shape, all dimensions together, from which a task is no relative
+
+Origins: TypeAlias = dict[tuple[int, DecisionRow], str]
+"""Origins of the chosen rows, by sketch and row."""
 
 
 def seeds(state: TaskState, store: Store, n: int, *, seed: int = 0) -> list[Proposal]:
@@ -23,13 +28,13 @@ def seeds(state: TaskState, store: Store, n: int, *, seed: int = 0) -> list[Prop
     """
     if n <= 0 or state.platform.name not in store.platforms():
         return []
-    found: dict[tuple[int, DecisionRow], str] = {}
-    _add_own(state, store, n, found)
-    if len(found) < n:
-        _add_relatives(state, store, n, found, np.random.default_rng(seed))
+    origins: Origins = {}
+    _add_own(state, store, n, origins)
+    if len(origins) < n:
+        _add_relatives(state, store, n, origins, np.random.default_rng(seed))
     return [
         Proposal(sketch=sketch, row=row, origin=origin)
-        for (sketch, row), origin in list(found.items())[:n]
+        for (sketch, row), origin in list(origins.items())[:n]
     ]
 
 
@@ -44,20 +49,18 @@ def _fastest(state: TaskState, store: Store, workload: str, n: int) -> list[Meas
     return list(best.values())[:n]
 
 
-def _add_own(
-    state: TaskState, store: Store, n: int, found: dict[tuple[int, DecisionRow], str]
-) -> None:
+def _add_own(state: TaskState, store: Store, n: int, origins: Origins) -> None:
     for measurement in _fastest(state, store, state.workload.id, n + len(state.seen)):
         place = state.place(measurement.program)
-        if place is not None and len(found) < n:
-            _take(state, place[0], np.array(place[1], dtype=np.int64), "store", found)
+        if place is not None and len(origins) < n:
+            _take(state, place[0], np.array(place[1], dtype=np.int64), "store", origins)
 
 
 def _add_relatives(
     state: TaskState,
     store: Store,
     n: int,
-    found: dict[tuple[int, DecisionRow], str],
+    origins: Origins,
     rng: np.random.Generator,
 ) -> None:
     relatives = _relatives(state, store)
@@ -65,10 +68,10 @@ def _add_relatives(
     # The nearest relative's best first, then the next one's: ranks in turn.
     for rank in range(n):
         for programs in each:
-            if len(found) >= n:
+            if len(origins) >= n:
                 return
             if rank < len(programs):
-                _refit(state, programs[rank], found, rng)
+                _refit(state, programs[rank], origins, rng)
 
 
 def _relatives(state: TaskState, store: Store) -> list[str]:
@@ -104,7 +107,7 @@ def _kind(workload: Workload) -> str:
 def _refit(
     state: TaskState,
     measurement: Measurement,
-    found: dict[tuple[int, DecisionRow], str],
+    origins: Origins,
     rng: np.random.Generator,
 ) -> None:
     """Into the very sketch if the task has it, else into the first that decides the same."""
@@ -116,13 +119,11 @@ def _refit(
         if spaces[index].covered:
             row = refit_row(spaces[index], measurement.program.decisions, rng)
             if row is not None:
-                _take(state, index, row, "store:similar", found)
+                _take(state, index, row, "store:similar", origins)
 
 
-def _take(
-    state: TaskState, sketch: int, row: Ints, origin: str, found: dict[tuple[int, DecisionRow], str]
-) -> None:
+def _take(state: TaskState, sketch: int, row: Ints, origin: str, origins: Origins) -> None:
     space = state.space.sketches[sketch]
     place = (sketch, tuple(int(value) for value in row))
     if place not in state.seen and (not space.covered or bool(space.legal(row[None])[0])):
-        found.setdefault(place, origin)
+        origins.setdefault(place, origin)

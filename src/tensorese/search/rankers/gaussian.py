@@ -90,7 +90,7 @@ def _likeliest(points: Floats64, target: Floats64) -> Shape:
     """Of a grid of shapes the one with most evidence."""
     pieces = -(-len(target) // CHUNK)
     chunks = [(points[k::pieces], target[k::pieces]) for k in range(pieces)]
-    best, found = -math.inf, Shape()
+    best, likeliest = -math.inf, Shape()
     for length, linear in itertools.product(LENGTHS, LINEAR):
         shape = Shape(length=length, linear=linear)
         kernels = [kernel(here, here, shape) for here, _ in chunks]
@@ -98,8 +98,8 @@ def _likeliest(points: Floats64, target: Floats64) -> Shape:
             parts = zip(kernels, chunks, strict=True)
             evidence = sum(_evidence(matrix, aim, noise) for matrix, (_, aim) in parts)
             if evidence > best:
-                best, found = evidence, Shape(length=length, linear=linear, noise=noise)
-    return found
+                best, likeliest = evidence, Shape(length=length, linear=linear, noise=noise)
+    return likeliest
 
 
 def _evidence(matrix: Floats64, target: Floats64, noise: float) -> float:

@@ -1,8 +1,8 @@
 """Rankers that start from a trained model and go on learning from the run.
 
-The model's word is the mean that each task's Gaussian process starts from; the process learns
-what the model gets wrong, and how much of it holds here. Where it ranks the run's own programs
-worse than a ranker without a model would, that one takes over.
+The model's prediction is the mean that each task's Gaussian process starts from; the process
+learns what the model gets wrong, and how much of it holds here. Where it ranks the run's own
+programs worse than a ranker without a model would, that one takes over.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ class _Prior:
         return self._speed(sketch, rows) - self.centre
 
     def predict_rows(self, measurements: Sequence[Measurement]) -> Floats64:
-        said = np.zeros(len(measurements))
+        speeds = np.zeros(len(measurements))
         by_sketch: dict[Sketch, list[int]] = {}
         for index, measurement in enumerate(measurements):
             by_sketch.setdefault(measurement.program.sketch, []).append(index)
         for sketch, members in by_sketch.items():
             rows = np.array([measurements[k].program.decisions for k in members], dtype=np.int64)
-            said[members] = self._speed(sketch, rows)
-        self.centre = float(said.mean())
-        return said - self.centre
+            speeds[members] = self._speed(sketch, rows)
+        self.centre = float(speeds.mean())
+        return speeds - self.centre
 
 
 class GuidedRanker(OnlineRanker):
-    """The online ranker with a trained model's word as the mean it starts from."""
+    """The online ranker with a trained model's prediction as the mean it starts from."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Contest:
 
     @property
     def second_is_ahead(self) -> bool:
-        """For certain: pairs share programs, so that two deviations are asked for."""
+        """Significantly: pairs share programs, hence the margin of two deviations."""
         total = self.first + self.second
         return total >= ENOUGH and self.second - self.first > SURE * math.sqrt(total)
 
@@ -145,11 +145,11 @@ class AutoRanker:
     def score(
         self, workload: Workload, platform: str, sketch: Sketch, decisions: npt.ArrayLike
     ) -> npt.NDArray[np.float32]:
-        asked = self.plain if self.steps_aside(platform) else self.guided
-        return asked.score(workload, platform, sketch, decisions)
+        ranker = self.plain if self.steps_aside(platform) else self.guided
+        return ranker.score(workload, platform, sketch, decisions)
 
     def update(self, measurements: Sequence[Measurement]) -> None:
-        """Both are asked about the new programs before they learn from them."""
+        """Both score the new programs before they learn from them."""
         for group in _by_task(measurements):
             if len(group) > 1:
                 first, second = (_scores(r, group) for r in (self.guided, self.plain))
@@ -169,11 +169,11 @@ def _by_task(measurements: Sequence[Measurement]) -> list[list[Measurement]]:
 
 
 def _scores(ranker: OnlineRanker, group: Sequence[Measurement]) -> Floats64:
-    found = np.zeros(len(group))
+    predicted = np.zeros(len(group))
     for k, m in enumerate(group):
         program = m.program
         scores = ranker.score(
             program.workload, m.platform.name, program.sketch, [program.decisions]
         )
-        found[k] = scores[0]
-    return found
+        predicted[k] = scores[0]
+    return predicted

@@ -19,18 +19,18 @@ from tensorese.search.rankers.labels import Names, columns_of, is_label, labels_
 
 FEW = 8  # labels from which the kernel's shape is learnt
 MANY = 256  # labels from which it is learnt no more
-MOST = 384  # labels kept, the best and the latest: a fit grows with their cube
+MOST = 384  # labels fitted, the best and the latest: a fit grows with their cube
 LENT = 192  # labels of other tasks that a task starts from
 CHUNK = 8192  # rows scored at once: bounds memory, and stays in the cache
 RISK = 0.5  # doublings that a sure failure costs a score: logs hold failures that were no fault
-TRUST = 8.0  # how many labels of its own outweigh what other tasks say
+TRUST = 8.0  # how many labels of its own outweigh the prediction from other tasks
 
 Key = tuple[str, str]
 """Workload id and platform."""
 
 
 class Advice(Protocol):
-    """What is said of a task's rows before the task itself has told: in doublings of speed."""
+    """A prior prediction for a task's rows, in doublings of speed."""
 
     def predict(self, sketch: Sketch, rows: Ints) -> Floats64: ...
 
@@ -49,7 +49,7 @@ class _Task:
     risk: GaussianProcess | None = None
     """Of failing, 0 to 1. A model of its own: as slow runs, failures would drown the fast ones."""
     share: float = 1.0
-    """How much of what other tasks say holds here."""
+    """How far the prediction from other tasks holds here."""
 
     def add(self, measurements: Iterable[Measurement]) -> bool:
         before = len(self.measurements)
@@ -61,7 +61,7 @@ class _Task:
         return [m for m in self.measurements.values() if seconds_of(m) > 0]
 
     def learn(self, others: Advice | None) -> None:
-        runs = _kept(self.runs)
+        runs = _best_and_latest(self.runs)
         failures = [m for m in self.measurements.values() if seconds_of(m) == 0][-MANY:]
         columns = columns_of([*runs, *failures], self.names)
         weights = emphasis(self.names)
@@ -80,12 +80,12 @@ class _Task:
         labels = labels_of(runs)
         mean = float(labels.mean())
         if others is not None:
-            said = others.predict_rows(runs)
+            advised = others.predict_rows(runs)
             # Least squares, drawn towards full agreement as if by `TRUST` labels.
-            power = float(np.mean(said**2)) + 1e-9
-            agreed = float(said @ (labels - mean)) + TRUST * power
+            power = float(np.mean(advised**2)) + 1e-9
+            agreed = float(advised @ (labels - mean)) + TRUST * power
             self.share = float(np.clip(agreed / ((len(runs) + TRUST) * power), 0, 1))
-            labels = labels - self.share * said
+            labels = labels - self.share * advised
         shape = Shape() if len(runs) < FEW else None
         if self.speed is not None and len(runs) > MANY:
             shape = self.speed.shape
@@ -98,15 +98,15 @@ class _Loan:
     def __init__(self, tasks: Sequence[_Task]) -> None:
         self.names: Names = {}
         each = max(8, LENT // len(tasks))
-        kept, labels = [], []
+        lent, labels = [], []
         for task in tasks:
             runs = task.runs
             marks = labels_of(runs)
             order = np.argsort(-marks, kind="stable")
             picked = order[np.unique(np.linspace(0, len(runs) - 1, each).astype(np.int64))]
-            kept += [runs[k] for k in picked]
+            lent += [runs[k] for k in picked]
             labels.append(marks[picked] - marks.mean())
-        columns = columns_of(kept, self.names)
+        columns = columns_of(lent, self.names)
         self.model = GaussianProcess(
             columns, np.concatenate(labels), emphasis=emphasis(self.names), mean=0.0
         )
@@ -125,7 +125,7 @@ class OnlineRanker:
     Scores are log2 speed against the task's best, plus `optimism` standard deviations. Before
     anything is known they are arbitrary but fixed. A censored run counts as that slow at least, a
     failure makes rows like it riskier, a fault of the machinery is nothing. With `shared`, a task
-    starts from what tasks with the same tiles (other shapes of the operator) have taught.
+    starts from a model of tasks with the same tiles (other shapes of the operator).
     """
 
     name = "online"
@@ -206,7 +206,7 @@ def _make(sketch: Sketch) -> tuple[int, ...]:
     return tuple(length for _, length in sketch.slots if length > 0)
 
 
-def _kept(measurements: list[Measurement]) -> list[Measurement]:
+def _best_and_latest(measurements: list[Measurement]) -> list[Measurement]:
     if len(measurements) <= MOST:
         return measurements
     latest, older = measurements[-MOST // 2 :], measurements[: -MOST // 2]

@@ -60,7 +60,7 @@ class Sides:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainingJob:
-    """What a recipe is given to train on and with."""
+    """The data and settings that a recipe trains with."""
 
     programs: ProgramSet
     sides: Sides
@@ -205,7 +205,7 @@ def make_sides(programs: ProgramSet, selection: DataSelection) -> Sides:
 
 
 def held_out_tasks(programs: ProgramSet, selection: DataSelection) -> set[int]:
-    """Indices of the tasks that are kept for `tensorese eval`."""
+    """Indices of the tasks that are held out for `tensorese eval`."""
     if selection.split != "by-network":
         split = by_operator if selection.split == "by-operator" else by_workload
         folds = split(programs.workloads)

@@ -124,10 +124,10 @@ class TLPRecipe(Recipe):
                 judge_model(model, programs, platform, sides.validation, batch)
                 for platform in programs.platforms
             ]
-            kept = [j for j in judged if j]
-            if not kept:
+            scored = [j for j in judged if j]
+            if not scored:
                 return {"top1": 0.0, "top5": 0.0}
-            return {key: float(np.mean([j[key] for j in kept])) for key in ("top1", "top5")}
+            return {key: float(np.mean([j[key] for j in scored])) for key in ("top1", "top5")}
 
         return validate if sides.validation else None
 
