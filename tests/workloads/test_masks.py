@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tensorese.space.space import task_space
+from tensorese.targets import Target
 from tensorese.workloads import tasks_of
 from workload_support import host, network_of, worst_error
 
@@ -26,7 +27,7 @@ def test_every_task_of_a_masked_product_has_a_space() -> None:
     tasks = tasks_of(network, host())
     assert {task.operator for task in tasks} >= {"batch_matmul"}
     assert len(tasks) >= 2 and all("where_matmul" not in task.name for task in tasks)
-    assert all(task_space(task.module, task.target).sketches for task in tasks)
+    assert all(task_space(task.module, Target.from_json(task.target)).sketches for task in tasks)
     assert worst_error(network, host()) < 1e-5
 
 
