@@ -9,7 +9,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest -q --durations=10
 # Tests with TVM time programs and must not disturb each other; the others run side by side.
-PYTEST_NULL := $(PYTEST) -n 2 --dist loadfile
+PYTEST_PAIR := $(PYTEST) -n 2 --dist loadfile
+# These compile with TVM, but time nothing.
+UNTIMED := tests/lowering tests/space tests/workloads
 
 .PHONY: demo test test-null test-all lint size clean
 
@@ -32,11 +34,12 @@ size: $(READY)
 	$(BIN)/python tools/size.py
 
 test: lint
-	$(PYTEST_NULL) -m "null and not slow"
-	$(PYTEST) -m "not null and not slow and not gpu"
+	$(PYTEST_PAIR) -m "null and not slow"
+	$(PYTEST_PAIR) -m "not null and not slow and not gpu" $(UNTIMED)
+	$(PYTEST) -m "not null and not slow and not gpu" $(UNTIMED:%=--ignore=%)
 
 test-null: $(READY)
-	$(PYTEST_NULL) -m "null and not slow"
+	$(PYTEST_PAIR) -m "null and not slow"
 
 # Ray is 80 MB and only its own slow tests need it; so with what exports networks.
 $(VENV)/.ready-all: $(READY)

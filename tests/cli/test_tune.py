@@ -8,13 +8,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tensorese.cli import run as run_cli
+from tensorese.deploy import compile as compiling
 from tensorese.records.store import Store
 
 pytestmark = pytest.mark.tvm
@@ -74,9 +76,28 @@ def trials_in(run: Path) -> int:
         return sum(m.origin != "finalist" for m in store.measurements())
 
 
+@pytest.mark.slow
 def test_from_an_exported_model_to_a_library(model: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    events = finish(start(model, "--trials", "16", "--model", "none", "--out", out))
+    check_library(model, tmp_path / "run", lambda *arguments: finish(start(*arguments)))
+
+
+def test_the_same_in_this_process_with_one_round_of_timing(
+    model: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compiling, "Timing", partial(compiling.Timing, rounds=1, secs=0.05))
+
+    def tuned(*arguments: str | Path) -> list[dict[str, Any]]:
+        assert run_cli(["tune", *map(str, arguments), "--json"]) == 0
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    check_library(model, tmp_path / "run", tuned)
+
+
+def check_library(model: Path, out: Path, tuned: Callable[..., list[dict[str, Any]]]) -> None:
+    events = tuned(model, "--trials", "16", "--model", "none", "--out", out)
     kinds = [event["event"] for event in events]
     assert kinds[0] == "start" and kinds[-1] == "run"
     assert "batch" in kinds and "best" in kinds and "end" in kinds
@@ -85,7 +106,7 @@ def test_from_an_exported_model_to_a_library(model: Path, tmp_path: Path) -> Non
     assert all(v["passed"] for v in last["certificate"]["verification"]["against"].values())
     names = {path.name for path in out.iterdir()}
     assert {"run.json", "batches.jsonl", "best.json", "report.html", "certificate.json"} <= names
-    again = finish(start(model, "--trials", "16", "--model", "none", "--out", out, "--no-compile"))
+    again = tuned(model, "--trials", "16", "--model", "none", "--out", out, "--no-compile")
     assert again[0]["known"] == again[-1]["trials"] == trials_in(out) == 16
     assert not [event for event in again if event["event"] == "batch"]
 
@@ -113,6 +134,7 @@ def test_ctrl_c_ends_well_and_the_same_command_goes_on(model: Path, tmp_path: Pa
     assert len(set(programs)) == len(programs), "nothing was measured twice"
 
 
+@pytest.mark.slow  # quickly: search/loop/test_tuner.py kills a run that replays
 def test_killed_nothing_that_was_told_is_lost(model: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     options = (model, "--model", "none", "--out", out, "--no-compile", "--trials")

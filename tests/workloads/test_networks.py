@@ -15,7 +15,7 @@ pytestmark = pytest.mark.tvm
 # Small inputs: the graphs and operators are those of the published shapes.
 QUICK = {
     "resnet18": "1x3x32x32",
-    "mobilenet_v3_large": "1x3x32x32",
+    "mobilenet_v3_small": "1x3x32x32",
     "dcgan": "1x100x1x1",
     "bert_tiny": "2x16",
 }
@@ -24,7 +24,7 @@ SLOW = {
     "resnext50_32x4d": "1x3x64x64",
     "wide_resnet50_2": "1x3x64x64",
     "mobilenet_v2": "1x3x64x64",
-    "mobilenet_v3_small": "1x3x64x64",
+    "mobilenet_v3_large": "1x3x64x64",
     "mnasnet1_0": "1x3x64x64",
     "efficientnet_b0": "1x3x64x64",
     "regnet_x_400mf": "1x3x64x64",
