@@ -53,12 +53,12 @@ def test_a_platform_is_taught_in_one_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four probes a task, few steps, few trees: the same way with less on it."""
-    monkeypatch.setattr(session, "PER_MINUTE", 40)
+    monkeypatch.setattr(session, "PER_MINUTE", 1)
     monkeypatch.setattr(session, "learn", partial(session.learn, quick=True))
     monkeypatch.setattr(adapt, "TREES", 10)
     monkeypatch.setattr(adapt, "FOLDS", 2)
     monkeypatch.setattr(adapt, "VARIANTS", {"head": replace(adapt.VARIANTS["head"], steps=100)})
-    check_onboarding(tmp_path, capsys)
+    check_onboarding(tmp_path, capsys, minutes="5")  # it ends when four of each are measured
 
 
 @pytest.mark.slow
@@ -66,10 +66,12 @@ def test_a_platform_is_taught_in_full(tmp_path: Path, capsys: pytest.CaptureFixt
     check_onboarding(tmp_path, capsys)
 
 
-def check_onboarding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def check_onboarding(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], minutes: str = "0.6"
+) -> None:
     tasks, folder = products(tmp_path / "tasks.parquet"), tmp_path / "models" / "here"
     command = ["onboard", "--tasks", str(tasks), "--platform", "here", "--out", str(folder)]
-    assert run([*command, "--minutes", "0.6", "--json"]) == 0
+    assert run([*command, "--minutes", minutes, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["tasks"] >= 1 and 0 < told["after"]["1"] <= 1
     with Store.open(folder / "store") as store:
