@@ -88,7 +88,7 @@ class Comparison:
         known = tuple(name for name in sorted(store.platforms()) if not platforms)
         self.programs = read_programs([store], platforms=platforms or known, split="test")
         self.use = network_use(store, self.programs.tasks, networks)
-        self.targets = _targets(store)
+        self.targets = store.targets()
         self.inputs = Inputs(self.programs)
         self._twice: dict[str, Twice | None] = {}
 
@@ -193,11 +193,6 @@ def check_unseen(programs: ProgramSet, model: Model, name: str) -> None:
             f"a model is judged on workloads it has not seen, but {name} was trained on "
             f"{len(seen)} of these {len(programs.tasks)}; give other records"
         )
-
-
-def _targets(store: Store) -> dict[str, str]:
-    table = store.table(["platform", "target"])
-    return dict(zip(table["platform"].to_pylist(), table["target"].to_pylist(), strict=True))
 
 
 def compare(

@@ -16,8 +16,7 @@ from tensorese.tvm_env import FFI_REMEDY, TvmPairError, check_pair, import_tvm, 
 
 EXTRAS = {
     "onnx": ("onnx",),
-    "baselines": ("lightgbm", "xgboost", "pytorch_tabnet"),
-    "report": ("plotly", "starlette", "uvicorn"),
+    "baselines": ("lightgbm", "xgboost"),
     "ray": ("ray",),
 }
 _MIN_FREE_GB = 1.0

@@ -46,7 +46,6 @@ class Kept:
     target: dict[str, Any]
     heads: int
     """Of the whole model: one trained on several platforms has seen more."""
-    workloads: int
     place: int
     """Of the folders that were searched: the user's come before what ships."""
 
@@ -76,7 +75,6 @@ def kept_models(folders: Sequence[Path] | None = None) -> Iterator[Kept]:
                     head=head,
                     target=target_of(head, card.get("targets", {}).get(head, "{}")),
                     heads=len(config["platforms"]),
-                    workloads=len(card["training_workloads"]),
                     place=number,
                 )
 

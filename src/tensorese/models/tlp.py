@@ -82,10 +82,6 @@ class TLPConfig:
             raise ValueError(f"width must be a multiple of heads, got {self.width}, {self.heads}")
 
 
-def default_config(spec: MatrixSpec) -> TLPConfig:
-    return TLPConfig(spec=spec)
-
-
 def paper_config(machine: str) -> TLPConfig:
     """As published: a matrix of 25 x 22 for CPUs, 40 x 20 for GPUs; nothing can be set."""
     return TLPConfig(
