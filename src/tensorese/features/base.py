@@ -7,7 +7,7 @@ version mean something else, so its folder is refused. What a shape is in arrays
 - `named`: columns `[n]` by name, for what sketches of a task share in part only;
 - `matrix`: `[n, rows, columns]`, of many programs an `Encoded`, which makes matrices by index;
 - `ragged`: a `Ragged`, some rows a program and one coarse row beside them;
-- `tokens`: `[n, length]` integers.
+- `tokens`: a `SentenceSet`, questions and answers sketch by sketch.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from tensorese.features.matrix import Context, Encoder, MatrixSpec, Template
 from tensorese.features.physics import MACHINES, Machine, feature_names, features_hash
 from tensorese.features.programs import Encoded, ProgramSet, encode_programs
 from tensorese.features.reading import Reading
+from tensorese.features.sentences import DEFINITION, SentenceSet, sentences, sentences_of
 from tensorese.language.vocabulary import Vocabulary
 from tensorese.records.nouns import Sketch, Workload
 
@@ -59,13 +60,13 @@ class FeatureSet:
     """Whether the program must be lowered first, which takes TVM and milliseconds."""
 
 
-Features: TypeAlias = Floats32 | Named | Encoded | Ragged
+Features: TypeAlias = Floats32 | Named | Encoded | Ragged | SentenceSet
 
 
 class Extractor(Protocol):
     def __call__(
         self, workload: Workload, sketch: Sketch, decisions: npt.ArrayLike
-    ) -> Floats32 | Named | Ragged:
+    ) -> Floats32 | Named | Ragged | SentenceSet:
         """Of `[n, d]` decisions of one sketch; the same programs always give the same numbers."""
         ...
 
@@ -91,7 +92,7 @@ def extractor(name: str) -> Extractor:
 
 def extract(
     name: str, workload: Workload, sketch: Sketch, decisions: npt.ArrayLike
-) -> Floats32 | Named | Ragged:
+) -> Floats32 | Named | Ragged | SentenceSet:
     return extractor(name)(workload, sketch, decisions)
 
 
@@ -220,6 +221,11 @@ _SETS: Mapping[str, _Entry] = _registered(
         ),
         extract=_matrix,
         of_programs=lambda programs: encode_programs(programs, Encoder(MATRIX)),
+    ),
+    _Entry(
+        set=FeatureSet(name="sentence", version=version_of(DEFINITION), shape="tokens"),
+        extract=sentences,
+        of_programs=sentences_of,
     ),
     _Entry(set=FeatureSet(name="lowered", version=LOWERED_VERSION, shape="ragged", lowers=True)),
 )

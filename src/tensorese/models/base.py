@@ -42,6 +42,7 @@ _HOMES = {
     "physics": "physics_net",
     "trees": "trees",
     "ensemble": "ensemble",
+    "tlm": "tlm",
 }
 """Module of this room that registers a kind: imported when the kind is first used."""
 _KINDS: dict[str, type[Model]] = {}
