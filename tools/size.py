@@ -21,7 +21,7 @@ ROOMS = {
     "evaluation": 960,
     "features": 2750,
     "integrations": 430,
-    "language": 1470,
+    "language": 2500,
     "lowering": 430,
     "measure": 5160,
     "models": 1650,

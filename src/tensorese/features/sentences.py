@@ -11,7 +11,8 @@ import numpy.typing as npt
 from tensorese.arrays import Ints
 from tensorese.features.context import context_of
 from tensorese.features.programs import ProgramSet
-from tensorese.language.sentence import FIELDS, SPEEDS, VERSION, Grammar, Written, read_grammar
+from tensorese.language.sentence import FIELDS, SPEEDS, VERSION, Grammar, Written
+from tensorese.language.trace_sentence import read_grammar
 from tensorese.language.vocabulary import Vocabulary
 from tensorese.records.nouns import Sketch, Workload
 
