@@ -107,6 +107,9 @@ class Grammar:
                 asked.append(Question(index, 0, 1))
         return tuple(asked)
 
+    def primes_of(self, hole: int) -> tuple[int, ...]:
+        return factors(self.holes[hole].extent)
+
     @cached_property
     def _fixed(self) -> Words:
         """`[questions, fields]`: what a question says whatever was answered before."""
@@ -187,6 +190,15 @@ class Progress:
             self._hole = one.hole
             self._left = np.full(len(self._rows), max(hole.extent, 1), np.int64)
         return one, hole
+
+    @property
+    def left(self) -> Ints:
+        """`[n]`: what the tile at hand has not yet given to its parts."""
+        return self._left
+
+    def power(self, prime: int) -> Ints:
+        """`[n]`: how often the prime divides that."""
+        return valuation(self._left, prime)
 
     def is_tile(self, question: int) -> bool:
         return self.grammar.holes[self.grammar.questions[question].hole].kind == TILE
