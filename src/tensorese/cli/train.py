@@ -59,6 +59,7 @@ def _say(entry: dict[str, Any]) -> None:
 @click.command()
 @click.argument("kind", type=click.Choice(trainable()))
 @click.option("--data", "stores", multiple=True, required=True, type=_PATH, help="Record store.")
+@click.option("--corpus", "corpora", multiple=True, type=_PATH, help="tlm: unmeasured programs.")
 @click.option("--platform", "platforms", multiple=True, help="Only these; tlp takes one.")
 @click.option(
     "--features",
@@ -74,7 +75,7 @@ def _say(entry: dict[str, Any]) -> None:
 @click.option("--networks", type=_PATH, help="JSON file: workload ids by network.")
 @click.option("--hold-out", default="", help="The network that stays unseen (by-network).")
 @click.option("--fold", default=0, show_default=True, type=click.IntRange(-1, 4))
-@click.option("--preset", default="default", help="tlp: paper; ensemble: ship, as the shipped.")
+@click.option("--preset", default="default", help="tlp: paper; ensemble: ship; tlm: small, paper.")
 @click.option("--out", required=True, type=_PATH, help="Folder the model goes to.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda.")
 @click.option("--resume", is_flag=True, help="Go on from the checkpoint in --out.")
@@ -82,6 +83,7 @@ def _say(entry: dict[str, Any]) -> None:
 def train(
     kind: str,
     stores: tuple[Path, ...],
+    corpora: tuple[Path, ...],
     platforms: tuple[str, ...],
     features: str | None,
     split: str,
@@ -105,6 +107,8 @@ def train(
         if not kind.endswith("tlp"):
             raise click.UsageError(f"--features is for tlp and mtl-tlp, but {kind} reads its own")
         wanted = {"features": features, **wanted}
+    if corpora and kind != "tlm":
+        raise click.UsageError(f"--corpus is for tlm, but {kind} learns from measurements alone")
     from tensorese.records.store import Store
     from tensorese.training.distributed import launched
     from tensorese.training.recipes.base import DataSelection, apply_settings, train_model
@@ -124,6 +128,7 @@ def train(
             recipe,
             opened,
             out,
+            corpora=[Store.open(path) for path in corpora],
             device=pick_device(device),
             command=" ".join(["tensorese", *sys.argv[1:]]),
             resume=resume,

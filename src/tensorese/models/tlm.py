@@ -15,15 +15,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Self, cast
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Protocol, Self, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tensorese.arrays import Floats32, Ints
+from tensorese.arrays import Floats32, Floats64, Ints
 from tensorese.features.base import feature_set
 from tensorese.features.sentences import SentenceSet
 from tensorese.language.sentence import (
@@ -47,6 +48,8 @@ _PART, _PARTS, _CAP, _KIND = (list(FIELDS).index(n) for n in ("part", "parts", "
 _SIZES = {"tiny": (160, 4, 5), "small": (384, 8, 6), "paper": (768, 12, 12)}
 _CHUNK = 256  # programs of a prompt that are scored at once
 _MASKED = -1e9
+FASTEST = 0
+"""The class of programs within 5 % of the best."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,19 +237,16 @@ class TLMNetwork(nn.Module):
         return self._answers(x, dialogue.words_PRSF, dialogue.options_PRS)
 
     def step(
-        self, cache: Cache, before: tuple[Tensor, Tensor] | Tensor, words_PRF: Tensor,
-        asked_PR: Tensor,
+        self, cache: Cache, wish_PR: Tensor, before_PRF: Tensor, answers_PR: Tensor,
+        started_PR: Tensor, words_PRF: Tensor, asked_PR: Tensor,
     ) -> Tensor:  # fmt: skip
         """`[P, R, A]` logits of the next question, before masking; the cache grows by it.
 
-        `before` is the question before and its answer, or the wished-for speeds at the start.
+        Beside it stand the question before and its answer, or the wish where there was none.
         """
-        x = self._words(self.fields, words_PRF)
-        if isinstance(before, Tensor):
-            x = x + self.speed(before)
-        else:
-            x = x + self._words(self.before, before[0]) + self.answer(before[1])
-        x = x.unsqueeze(2)  # [P, R, 1, D]
+        said = self._words(self.before, before_PRF) + self.answer(answers_PR)
+        opened = torch.where(started_PR.unsqueeze(-1), said, self.speed(wish_PR))
+        x = (self._words(self.fields, words_PRF) + opened).unsqueeze(2)  # [P, R, 1, D]
         start = cache.real_PT.sum(1)[:, None]
         count = cache.seen_PRS.sum(2) if cache.said else torch.zeros_like(asked_PR, dtype=torch.int)
         turn = self._angles((start + count).unsqueeze(2))
@@ -356,24 +356,208 @@ def log_likelihood(
     return summed
 
 
+# -- writing --------------------------------------------------------------------------------------
+
+
+class Turn(Protocol):
+    """What is asked of the programs of one prompt: see `space.decoding.Turn`."""
+
+    asked: npt.NDArray[np.bool_]
+    words: Words
+    allowed: npt.NDArray[np.bool_]
+    correction: Floats64
+
+
+class Part(Protocol):
+    n: int
+
+
+class Sentences(Protocol):
+    """Asks, and takes the answers: `space.decoding.Decoder`."""
+
+    @property
+    def parts(self) -> Sequence[Part]: ...
+
+    @property
+    def done(self) -> bool: ...
+
+    def turns(self) -> Sequence[Turn | None]: ...
+
+    def push(self, answers: Sequence[Ints]) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    temperature: float = 1.0
+    """0 writes the likeliest answer."""
+    top_k: int = 0
+    """Only so many of the likeliest answers; 0 for all."""
+    top_p: float = 1.0
+    """Only the likeliest answers that together have this probability."""
+    guidance: float = 0.0
+    """How far beyond the wish: logits move away from those without a wish."""
+    corrected: bool = True
+    """Whether what limits leave of an answer's completions counts; without, a mask alone biases
+    what is drawn."""
+
+    def __post_init__(self) -> None:
+        if self.temperature < 0 or self.top_k < 0 or not 0 < self.top_p <= 1:
+            raise ValueError(
+                "temperature and top_k must not be negative and top_p be in (0, 1], but got "
+                f"{self.temperature}, {self.top_k}, {self.top_p}"
+            )
+
+    def draw(
+        self, logits_PRA: Tensor, turns: _Turns, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Answers `[P, R]` and their log-probabilities before temperature and cuts."""
+        if self.corrected:
+            logits_PRA = logits_PRA + turns.correction_PRA
+        logits_PRA = logits_PRA.masked_fill(~turns.allowed_PRA, -math.inf)
+        logs = logits_PRA.log_softmax(-1)
+        # A program in a dead end, or without a question, draws anything.
+        stuck = ~turns.allowed_PRA.any(-1, keepdim=True)
+        logs = torch.where(stuck, torch.zeros_like(logs), logs)
+        cut = self._cut(logs)
+        noise = torch.empty_like(cut).exponential_(generator=generator).log()
+        answers = (cut - noise if self.temperature else cut).argmax(-1)
+        drawn = logs.gather(-1, answers.unsqueeze(-1)).squeeze(-1)
+        return answers, torch.where(stuck.squeeze(-1), -math.inf, drawn)
+
+    def _cut(self, logs: Tensor) -> Tensor:
+        if self.temperature:
+            logs = (logs / self.temperature).log_softmax(-1)
+        if self.top_k:
+            least = logs.topk(min(self.top_k, logs.shape[-1]), -1).values[..., -1:]
+            logs = logs.masked_fill(logs < least, -math.inf)
+        if self.top_p < 1:
+            ordered, order = logs.sort(-1, descending=True)
+            before = ordered.exp().cumsum(-1) - ordered.exp()
+            gone = torch.zeros_like(before, dtype=torch.bool).scatter(
+                -1, order, before >= self.top_p
+            )
+            logs = logs.masked_fill(gone, -math.inf)
+        return logs
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Turns:
+    """The turns of all prompts as tensors; who has no question is not asked."""
+
+    words_PRF: Tensor
+    asked_PR: Tensor
+    allowed_PRA: Tensor
+    correction_PRA: Tensor
+
+    @classmethod
+    def gather(
+        cls, turns: Sequence[Turn | None], rows: int, device: torch.device
+    ) -> _Turns:  # fmt: skip
+        shape = (len(turns), rows)
+        words = np.zeros((*shape, len(FIELDS)), np.int16)
+        asked = np.zeros(shape, np.bool_)
+        allowed = np.zeros((*shape, ANSWERS), np.bool_)
+        correction = np.zeros((*shape, ANSWERS), np.float32)
+        for place, turn in enumerate(turns):
+            if turn is not None:
+                words[place], asked[place] = turn.words, turn.asked
+                allowed[place], correction[place] = turn.allowed, turn.correction
+        # Shares of 0 are masked already.
+        correction = np.nan_to_num(correction, neginf=0.0)
+        tensors = [torch.from_numpy(x).to(device) for x in (words, asked, allowed, correction)]
+        return cls(
+            words_PRF=tensors[0],
+            asked_PR=tensors[1],
+            allowed_PRA=tensors[2],
+            correction_PRA=tensors[3],
+        )
+
+
+class _Talk:
+    """Programs under way, with one wish; what was read of the prompts is shared."""
+
+    def __init__(self, network: TLMNetwork, read: Cache, wish: int, rows: int) -> None:
+        self.network = network
+        self.cache = replace(read, said=[])
+        prompts, device = len(read.real_PT), read.real_PT.device
+        self.wish = torch.full((prompts, rows), wish, device=device)
+        self.words = torch.zeros((prompts, rows, len(FIELDS)), dtype=torch.int16, device=device)
+        self.answers = torch.zeros((prompts, rows), dtype=torch.int64, device=device)
+        self.started = torch.zeros((prompts, rows), dtype=torch.bool, device=device)
+
+    def ask(self, turns: _Turns) -> Tensor:
+        """`[P, R, A]` logits; the wish opens each program's own first answer."""
+        return self.network.step(
+            self.cache, self.wish, self.words, self.answers, self.started, turns.words_PRF,
+            turns.asked_PR,
+        )  # fmt: skip
+
+    def answered(self, turns: _Turns, answers: Tensor) -> None:
+        asked = turns.asked_PR
+        self.words = torch.where(asked.unsqueeze(-1), turns.words_PRF, self.words)
+        self.answers = torch.where(asked, answers, self.answers)
+        self.started = self.started | asked
+
+
 @register
 class TLM(Model):
-    """Ranks by how much likelier a program is where speed is wished for than where it is not."""
+    """Writes programs; ranks by how much likelier one is where speed is wished for than where it
+    is not."""
 
     kind: ClassVar[str] = "tlm"
-    WISH = 0
-    """The class of speed that is asked for: within 5 % of the best."""
 
-    def __init__(self, network: TLMNetwork, targets: Mapping[str, str]) -> None:
+    def __init__(
+        self, network: TLMNetwork, targets: Mapping[str, str], wish: int = FASTEST
+    ) -> None:
         self.network = network.eval()
         self.targets = dict(targets)
         """JSON of each platform's target: the prompt has its numbers."""
         self.platforms = tuple(targets)
+        self.wish = wish
+        """The class of speed that is asked for; `UNKNOWN` where only fast programs were learnt."""
         self.needs = feature_set("sentence")
 
     def prompt(self, grammar: Grammar, platform: str) -> Words:
         self.head_index(platform)
         return grammar.prompt(json.loads(self.targets[platform]))
+
+    @torch.inference_mode()
+    def sketch_scores(self, prompts: Sequence[Words]) -> Floats64:
+        """`[P]`: log of how likely each sketch of a task is to hold its fastest programs."""
+        cache = self.network.read(Prompts.stack(prompts, self.device))
+        wish = torch.full((len(prompts), 1), self.wish, device=self.device)
+        return self.network.judge(cache, wish)[:, 0].double().cpu().numpy()
+
+    @torch.inference_mode()
+    def write(
+        self, prompts: Sequence[Words], decoder: Sentences, sampling: Sampling, seed: int
+    ) -> Floats64:
+        """Answers all that the decoder asks; `[P, R]` log-probabilities of what was written.
+
+        The decoder has a part for each prompt, all of R programs. A program that ran into a dead
+        end has probability 0.
+        """
+        generator = torch.Generator(self.device).manual_seed(seed)
+        rows = decoder.parts[0].n
+        wishes = [self.wish, UNKNOWN] if sampling.guidance else [self.wish]
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+            read = self.network.read(Prompts.stack(prompts, self.device))
+            talks = [_Talk(self.network, read, wish, rows) for wish in wishes]
+            total = torch.zeros((len(prompts), rows), dtype=torch.float64, device=self.device)
+            while not decoder.done:
+                turns = _Turns.gather(decoder.turns(), rows, self.device)
+                logits = [talk.ask(turns) for talk in talks]
+                guided = logits[0] + sampling.guidance * (logits[0] - logits[-1])
+                answers, logs = sampling.draw(guided, turns, generator)
+                for talk in talks:
+                    talk.answered(turns, answers)
+                total += torch.where(turns.asked_PR, logs.double(), 0.0)
+                decoder.push(list(answers.cpu().numpy()))
+        return total.cpu().numpy()
+
+    @property
+    def device(self) -> torch.device:
+        return self.network.head.weight.device
 
     @torch.inference_mode()
     def opinions(self, inputs: SentenceSet, platform: str) -> Floats32:
@@ -386,8 +570,10 @@ class TLM(Model):
             for start in range(0, len(members), _CHUNK):
                 rows = np.arange(start, min(start + _CHUNK, len(members)))
                 dialogue = dialogue_of([written], [rows])
-                logs = [self._likelihood(cache, dialogue, speed) for speed in (self.WISH, UNKNOWN)]
-                scores[members[rows], 0] = (logs[0] - logs[1])[0].numpy()
+                score = self._likelihood(cache, dialogue, self.wish)
+                if self.wish != UNKNOWN:
+                    score = score - self._likelihood(cache, dialogue, UNKNOWN)
+                scores[members[rows], 0] = score[0].numpy()
         return scores
 
     def _likelihood(self, cache: Cache, dialogue: Dialogue, speed: int) -> Tensor:
@@ -396,7 +582,9 @@ class TLM(Model):
         return told + self.network.judge(cache, speeds)
 
     def section(self) -> dict[str, Any]:
-        return {"network": asdict(self.network.config), "targets": self.targets}
+        return {
+            "network": asdict(self.network.config), "targets": self.targets, "wish": self.wish
+        }  # fmt: skip
 
     def tensors(self, *, half: bool) -> Tensors:
         dtype = torch.float16 if half else torch.float32
@@ -413,4 +601,5 @@ class TLM(Model):
         network.load_state_dict(
             {name: torch.from_numpy(np.array(t, np.float32)) for name, t in tensors.items()}
         )
-        return cls(network, {name: section["targets"][name] for name in platforms})
+        targets = {name: section["targets"][name] for name in platforms}
+        return cls(network, targets, int(section["wish"]))

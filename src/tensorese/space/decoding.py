@@ -18,21 +18,20 @@ from functools import lru_cache
 import numpy as np
 
 from tensorese.arrays import Floats64, Ints
-from tensorese.language.sentence import Grammar, Hole, Progress
-from tensorese.language.words import (
+from tensorese.language.sentence import (
     ANSWERS,
-    CHOICE,
     EXPONENT,
     OPTION,
     PLACE,
-    TILE,
-    Words,
+    Grammar,
+    Hole,
+    Progress,
 )
+from tensorese.language.words import CHOICE, TILE, Words
 from tensorese.space.decisions import DecisionSpace
 from tensorese.space.limits import Dimension, Limit, Product, SharedMemory
+from tensorese.space.slots import Tile
 from tensorese.space.tiles import Bools, divisors
-
-_INLINE = 2  # a location's answer is its value plus this
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -317,7 +316,7 @@ def _limits(space: DecisionSpace) -> list[Limit]:
     inner: list[Limit] = [
         Product(columns=(slot.column + slot.width - 1,), low=1, high=slot.limit)
         for slot in space.slots
-        if getattr(slot, "limit", -1) >= 0
+        if isinstance(slot, Tile) and slot.limit >= 0
     ]
     known = (Product, SharedMemory)
     return inner + [limit for limit in space.limits if isinstance(limit, known)]

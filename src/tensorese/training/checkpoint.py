@@ -7,39 +7,45 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from tensorese.errors import TensoreseError
-
-if TYPE_CHECKING:
-    from tensorese.training.trainer import Trainer
 
 
 class CheckpointError(TensoreseError):
     """A checkpoint that does not belong to this run."""
 
 
-def _identity(trainer: Trainer) -> dict[str, Any]:
-    """What must be equal for a checkpoint to continue a run."""
-    return {
-        "train": asdict(trainer.config),
-        "model": asdict(trainer.model.config),
-        "platforms": list(trainer.model.platforms),
-        "steps": trainer.steps,
-    }
+class Resumable(Protocol):
+    """What a training loop must have for its state to be kept."""
+
+    optimizer: torch.optim.AdamW
+    average: dict[str, Tensor]
+    """Running mean of the weights."""
+    step: int
+    history: list[dict[str, Any]]
+    best: tuple[float, int, dict[str, Tensor]] | None
+    """Best validated value, its epoch and weights."""
+    device: torch.device
+
+    @property
+    def network(self) -> nn.Module: ...
+
+    def identity(self) -> dict[str, Any]:
+        """What must be equal for a checkpoint to continue a run."""
+        ...
 
 
-def save_checkpoint(path: Path, trainer: Trainer, epoch: int) -> None:
+def save_checkpoint(path: Path, trainer: Resumable, epoch: int) -> None:
     """Written whole or not at all."""
     tensors: dict[str, Tensor] = {}
-    for name, parameter in trainer.model.named_parameters():
+    for name, parameter in trainer.network.named_parameters():
         tensors[f"model/{name}"] = parameter.detach()
         tensors[f"average/{name}"] = trainer.average[name]
         for key, value in trainer.optimizer.state[parameter].items():
@@ -51,7 +57,7 @@ def save_checkpoint(path: Path, trainer: Trainer, epoch: int) -> None:
         "step": trainer.step,
         "history": trainer.history,
         "best": None if trainer.best is None else trainer.best[:2],
-        "identity": _identity(trainer),
+        "identity": trainer.identity(),
     }
     scratch = path.with_name(path.name + ".tmp")
     plain = {name: tensor.cpu().contiguous().clone() for name, tensor in tensors.items()}
@@ -59,7 +65,7 @@ def save_checkpoint(path: Path, trainer: Trainer, epoch: int) -> None:
     os.replace(scratch, path)
 
 
-def load_checkpoint(path: Path, trainer: Trainer) -> int:
+def load_checkpoint(path: Path, trainer: Resumable) -> int:
     """Puts the state back; returns the epoch to go on with."""
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
@@ -70,7 +76,7 @@ def load_checkpoint(path: Path, trainer: Trainer) -> int:
             f"a checkpoint is a safetensors file of this trainer, but {path} is not; "
             "remove it to start again"
         ) from error
-    ours = json.loads(json.dumps(_identity(trainer)))
+    ours = json.loads(json.dumps(trainer.identity()))
     for key, value in ours.items():
         if header["identity"].get(key) != value:
             raise CheckpointError(
@@ -81,9 +87,9 @@ def load_checkpoint(path: Path, trainer: Trainer) -> int:
     return int(header["epoch"])
 
 
-def _restore(trainer: Trainer, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+def _restore(trainer: Resumable, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
     with torch.no_grad():
-        for name, parameter in trainer.model.named_parameters():
+        for name, parameter in trainer.network.named_parameters():
             parameter.copy_(tensors[f"model/{name}"])
             trainer.average[name].copy_(tensors[f"average/{name}"])
             prefix = f"optimizer/{name}/"

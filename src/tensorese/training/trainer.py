@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -182,6 +182,18 @@ class Trainer:
         self.average = {k: v.detach().clone() for k, v in self.model.named_parameters()}
         self.history: list[dict[str, Any]] = []
         self.best: tuple[float, int, dict[str, Tensor]] | None = None
+
+    @property
+    def network(self) -> nn.Module:
+        return self.model
+
+    def identity(self) -> dict[str, Any]:
+        return {
+            "train": asdict(self.config),
+            "model": asdict(self.model.config),
+            "platforms": list(self.model.platforms),
+            "steps": self.steps,
+        }
 
     # ---- one step
 

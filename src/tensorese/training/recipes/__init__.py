@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tensorese.training.recipes.base import Recipe
 
-_HOMES = {"tlp": "tlp", "mtl-tlp": "tlp", "physics": "physics", "ensemble": "ensemble"}
-_PRESETS = {"tlp": ("paper",), "mtl-tlp": ("paper",), "ensemble": ("ship",)}
+_HOMES = {
+    **{"tlp": "tlp", "mtl-tlp": "tlp", "physics": "physics"},
+    **{"ensemble": "ensemble", "tlm": "tlm"},
+}
+_PRESETS = {
+    **{"tlp": ("paper",), "mtl-tlp": ("paper",)},
+    **{"ensemble": ("ship",), "tlm": ("small", "paper")},
+}
 """By kind, beside the default."""
 
 

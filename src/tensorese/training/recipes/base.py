@@ -65,6 +65,8 @@ class TrainingJob:
     programs: ProgramSet
     sides: Sides
     stores: Sequence[Store]
+    corpora: Sequence[Store] = ()
+    """Programs that nobody measured, for kinds that write."""
     device: str = "cpu"
     checkpoint: Path | None = None
     """Written after every epoch; where it exists, training goes on from it."""
@@ -255,6 +257,7 @@ def train_model(
     stores: Sequence[Store],
     out: Path,
     *,
+    corpora: Sequence[Store] = (),
     device: str = "cpu",
     command: str = "",
     resume: bool = False,
@@ -269,11 +272,12 @@ def train_model(
     out.mkdir(parents=True, exist_ok=True)
     state = out / CHECKPOINT
     if not resume and rank == 0:
-        state.unlink(missing_ok=True)
+        _forget(out)
     job = TrainingJob(
         programs=programs,
         sides=sides,
         stores=stores,
+        corpora=corpora,
         device=device,
         checkpoint=state,
         progress=progress,
@@ -285,8 +289,14 @@ def train_model(
     metrics = {**trained.metrics, **_held_out_metrics(trained.model, programs, sides)}
     if rank == 0:
         save_model(out, trained.model, _card(recipe, job, trained, metrics, command))
-        state.unlink(missing_ok=True)
+        _forget(out)
     return Outcome(folder=out, metrics=metrics, notes=trained.notes)
+
+
+def _forget(out: Path) -> None:
+    """Checkpoints of a run that is over; a kind may keep one a stage."""
+    for path in out.glob(f"*{CHECKPOINT}"):
+        path.unlink(missing_ok=True)
 
 
 def _card(
