@@ -19,6 +19,8 @@ from tensorese.models.base import CONFIG, ModelError, read_config
 from tensorese.records.nouns import Platform
 
 SHIPPED = Path(__file__).parent / "shipped"
+_WRITERS = ("tlm",)
+"""Kinds that write programs; they are no ranker's choice."""
 _FAR = 1000.0  # another make of processor is further than any number of cores
 _WIDE = (
     *("skylake-avx512", "cascadelake", "cooperlake", "cannonlake", "icelake", "tigerlake"),
@@ -42,6 +44,7 @@ class Kept:
     """A head of a model that is there to be chosen."""
 
     folder: Path
+    kind: str
     head: str
     target: dict[str, Any]
     heads: int
@@ -72,6 +75,7 @@ def kept_models(folders: Sequence[Path] | None = None) -> Iterator[Kept]:
             for head in config["platforms"]:
                 yield Kept(
                     folder=path.parent,
+                    kind=config["kind"],
                     head=head,
                     target=target_of(head, card.get("targets", {}).get(head, "{}")),
                     heads=len(config["platforms"]),
@@ -79,9 +83,16 @@ def kept_models(folders: Sequence[Path] | None = None) -> Iterator[Kept]:
                 )
 
 
-def choose(platform: Platform, folders: Sequence[Path] | None = None) -> ModelChoice | None:
-    """The platform's own model, else the nearest head of the same kind of target, else None."""
-    candidates = list(kept_models(folders))
+def choose(
+    platform: Platform, folders: Sequence[Path] | None = None, *, kinds: Sequence[str] = ()
+) -> ModelChoice | None:
+    """The platform's own model, else the nearest head of the same kind of target, else None.
+
+    Models that write programs are chosen only where their kind is named.
+    """
+    candidates = [
+        k for k in kept_models(folders) if (k.kind in kinds if kinds else k.kind not in _WRITERS)
+    ]
     own = [k for k in candidates if k.head == platform.name]
     if own:
         # Its own folder first: a model of several platforms is for those that have none.

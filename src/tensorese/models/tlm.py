@@ -362,21 +362,26 @@ def log_likelihood(
 class Turn(Protocol):
     """What is asked of the programs of one prompt: see `space.decoding.Turn`."""
 
-    asked: npt.NDArray[np.bool_]
-    words: Words
-    allowed: npt.NDArray[np.bool_]
-    correction: Floats64
+    @property
+    def asked(self) -> npt.NDArray[np.bool_]: ...
 
+    @property
+    def words(self) -> Words: ...
 
-class Part(Protocol):
-    n: int
+    @property
+    def allowed(self) -> npt.NDArray[np.bool_]: ...
+
+    @property
+    def correction(self) -> Floats64: ...
 
 
 class Sentences(Protocol):
     """Asks, and takes the answers: `space.decoding.Decoder`."""
 
     @property
-    def parts(self) -> Sequence[Part]: ...
+    def n(self) -> int:
+        """Programs of each prompt."""
+        ...
 
     @property
     def done(self) -> bool: ...
@@ -538,7 +543,7 @@ class TLM(Model):
         end has probability 0.
         """
         generator = torch.Generator(self.device).manual_seed(seed)
-        rows = decoder.parts[0].n
+        rows = decoder.n
         wishes = [self.wish, UNKNOWN] if sampling.guidance else [self.wish]
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
             read = self.network.read(Prompts.stack(prompts, self.device))

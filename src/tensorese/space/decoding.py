@@ -166,6 +166,11 @@ class Decoder:
         self.parts = parts
 
     @property
+    def n(self) -> int:
+        """Programs of each sketch; the same for all."""
+        return self.parts[0].n
+
+    @property
     def done(self) -> bool:
         return all(part.done for part in self.parts)
 
