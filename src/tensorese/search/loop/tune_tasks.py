@@ -85,7 +85,7 @@ def tune_tasks(
     if target.is_cpu:
         ranker = BuildCostRanker(ranker)
     if isinstance(proposer, str):
-        proposer = proposer_named(proposer, ranker, config.seed)
+        proposer = proposer_named(proposer, ranker, config.seed, platform)
     head = RunHead(
         model=model,
         network=network,
