@@ -1,6 +1,6 @@
 """Whether steps keep Ansor's own rules, as far as arithmetic can tell.
 
-Ansor left TVM after 0.22, so no step can be replayed: this is what its sketch rules and
+Ansor left TVM, so no step can be replayed: this is what its sketch rules and
 annotation state in numbers. It reads steps alone, and shares nothing with how they are written.
 """
 
