@@ -19,9 +19,9 @@ ROOMS = {
     "collect": 3160,
     "deploy": 2350,
     "evaluation": 960,
-    "features": 2750,
+    "features": 2800,
     "integrations": 430,
-    "language": 2500,
+    "language": 2560,
     "lowering": 430,
     "measure": 5160,
     "models": 1650,
@@ -30,11 +30,11 @@ ROOMS = {
     "records": 3000,
     "report": 800,
     "search": 3320,
-    "space": 3030,
+    "space": 3500,
     "training": 2500,
     "workloads": 5200,
 }
-LINES = {"src": 39_500, "benchmarks": 5_750, "tests": 23_000}
+LINES = {"src": 39_500, "benchmarks": 5_750, "tests": 24_500}
 
 # Bytes; docs without docs/log.
 BYTES = {"benchmarks/results": 4_000_000, "docs": 112_000, "tracked files": 42_000_000}
