@@ -133,7 +133,7 @@ def _collect(
     from tensorese.records.store import Store
 
     session = _session(target, options)
-    tasks = _tasks(source, target, options["split"])
+    tasks = listed_tasks(source, target, options["split"])
     if options["most_tasks"]:  # ids are hashes: the first of them are a random choice
         tasks = sorted(tasks, key=lambda task: task.workload.id)[: options["most_tasks"]]
     with Store.open(options["out"], create=True):
@@ -203,7 +203,8 @@ def _differences(first: Path, second: Path, platform: str) -> dict[str, dict[str
     return {host: off.to_dict() for host, off in differences.items()}
 
 
-def _tasks(source: str, target: Target, split: str) -> list[ListedTask]:
+def listed_tasks(source: str, target: Target, split: str) -> list[ListedTask]:
+    """What --tasks names, for the target's kind."""
     from tensorese.collect.tasklist import load_tasks
     from tensorese.collect.zoo_tasks import zoo_part
 

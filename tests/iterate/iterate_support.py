@@ -1,0 +1,30 @@
+"""Small tasks as a list, for what writes and measures programs in rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tensorese.collect.tasklist import ListedTask, read_tasks, write_tasks
+
+TARGET = '{"kind":"llvm","num-cores":1}'
+PLATFORM = "emeraldrapids-1c"
+"""One that a shipped model knows."""
+TASKS = Path(__file__).parents[2] / "data" / "tasks.parquet"
+
+
+def small_tasks(
+    n: int, *, split: str = "", operators: Sequence[str] = ("dense",)
+) -> list[ListedTask]:
+    """The first tasks of a kind of operator for CPUs."""
+    tasks = [
+        task
+        for task in read_tasks(TASKS)
+        if task.kind == "llvm" and task.split == split and task.operator in operators
+    ]
+    return sorted(tasks, key=lambda task: task.workload.id)[:n]
+
+
+def task_list(path: Path, tasks: Sequence[ListedTask]) -> Path:
+    write_tasks(path, tasks)
+    return path
