@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tensorese.collect.tasklist import ListedTask, read_tasks, write_tasks
+from tensorese.targets import Target
 
 TARGET = '{"kind":"llvm","num-cores":1}'
 PLATFORM = "emeraldrapids-1c"
@@ -27,4 +28,18 @@ def small_tasks(
 
 def task_list(path: Path, tasks: Sequence[ListedTask]) -> Path:
     write_tasks(path, tasks)
+    return path
+
+
+def micro_model(path: Path, platform: str = PLATFORM, *, width: int = 16) -> Path:
+    """A model that writes and has learnt nothing."""
+    import torch
+
+    from tensorese.models.base import Card, save_model
+    from tensorese.models.tlm import TLM, TLMConfig, TLMNetwork
+
+    torch.manual_seed(0)
+    network = TLMNetwork(TLMConfig(width=width, layers=1, heads=1))
+    target = Target.parse(TARGET).to_json()
+    save_model(path, TLM(network, {platform: target}), Card(targets={platform: target}))
     return path
