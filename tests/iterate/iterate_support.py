@@ -31,7 +31,7 @@ def task_list(path: Path, tasks: Sequence[ListedTask]) -> Path:
     return path
 
 
-def micro_model(path: Path, platform: str = PLATFORM, *, width: int = 16) -> Path:
+def micro_model(path: Path, platform: str = PLATFORM, *, target: str = TARGET) -> Path:
     """A model that writes and has learnt nothing."""
     import torch
 
@@ -39,7 +39,7 @@ def micro_model(path: Path, platform: str = PLATFORM, *, width: int = 16) -> Pat
     from tensorese.models.tlm import TLM, TLMConfig, TLMNetwork
 
     torch.manual_seed(0)
-    network = TLMNetwork(TLMConfig(width=width, layers=1, heads=1))
-    target = Target.parse(TARGET).to_json()
+    network = TLMNetwork(TLMConfig(width=16, layers=1, heads=1))
+    target = Target.parse(target).to_json()
     save_model(path, TLM(network, {platform: target}), Card(targets={platform: target}))
     return path
