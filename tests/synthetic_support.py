@@ -72,6 +72,9 @@ def synthetic_measurements(
         for number in range(per_task * len(platforms)):
             where = number % len(platforms)
             powers = [int(2 ** rng.integers(0, 6)) for _ in range(5)]
+            for outer, extent in ((0, m), (2, n)):  # lengths divide what they split
+                while extent % (powers[outer] * powers[outer + 1]):
+                    powers[outer] //= 2
             unroll = int(rng.choice([0, 16, 64, 512]))
             failed = rng.random() < failing
             seconds = _latency(workload, powers, unroll, bias=0.5 * where)

@@ -20,4 +20,4 @@ def test_programs_of_some_tasks_are_the_same_programs(toy: ProgramSet) -> None:
     model = trees_model(("fast", "slow"), toy.machine)
     scores = Inputs(toy).scores(model, "slow")
     np.testing.assert_array_equal(Inputs(few).scores(model, "slow"), scores[chosen])
-    assert len(np.unique(scores[chosen])) > 5
+    assert len(np.unique(scores[chosen])) > 3

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from tensorese.arrays import Ints
 from tensorese.features.context import context_of
 from tensorese.features.programs import ProgramSet
+from tensorese.language.ansor_sentence import read_ansor_grammar
 from tensorese.language.sentence import FIELDS, SPEEDS, VERSION, Grammar, Written
 from tensorese.language.trace_sentence import read_grammar
 from tensorese.language.vocabulary import Vocabulary
@@ -34,7 +35,7 @@ class SentenceSet:
 
 
 def grammar_of(workload: Workload, sketch: Sketch, row: Sequence[int] | Ints) -> Grammar:
-    """`row` are the decisions of any program of the sketch, which tell its extents."""
+    """Of a MetaSchedule sketch; `row` are the decisions of any of its programs: its extents."""
     context = context_of(workload)
     return read_grammar(sketch.body, sketch.slots, row, context.blocks, context.shapes)
 
@@ -44,19 +45,26 @@ def sentences(workload: Workload, sketch: Sketch, decisions: npt.ArrayLike) -> S
     rows = rows.reshape(len(rows), sketch.n_decisions)  # may have no columns
     if not len(rows):
         return SentenceSet(grammars=(), written=(), members=())
+    grammar, written = _written(workload, sketch, rows)
+    return SentenceSet(grammars=(grammar,), written=(written,), members=(np.arange(len(rows)),))
+
+
+def _written(workload: Workload, sketch: Sketch, rows: Ints) -> tuple[Grammar, Written]:
+    if sketch.dialect == "ansor":
+        shapes = context_of(workload).shapes
+        ansor = read_ansor_grammar(sketch.body, sketch.slots, rows, shapes)
+        return ansor.grammar, ansor.write(rows)
     grammar = grammar_of(workload, sketch, rows[0])
-    return SentenceSet(
-        grammars=(grammar,), written=(grammar.write(rows),), members=(np.arange(len(rows)),)
-    )
+    return grammar, grammar.write(rows)
 
 
 def sentences_of(programs: ProgramSet) -> SentenceSet:
-    grammars = tuple(
-        grammar_of(programs.workloads[pair.workload], pair.sketch, decisions[0])
+    pairs = [
+        _written(programs.workloads[pair.workload], pair.sketch, decisions)
         for pair, decisions in zip(programs.pairs, programs.decisions, strict=True)
+    ]
+    return SentenceSet(
+        grammars=tuple(grammar for grammar, _ in pairs),
+        written=tuple(written for _, written in pairs),
+        members=programs.members,
     )
-    written = tuple(
-        grammar.write(decisions)
-        for grammar, decisions in zip(grammars, programs.decisions, strict=True)
-    )
-    return SentenceSet(grammars=grammars, written=written, members=programs.members)

@@ -206,9 +206,12 @@ def load_model(folder: str | os.PathLike[str]) -> Model:
     tensors = _read_weights(path, config)
     try:
         theirs = config["features"]
-        # Before the weights: those of another definition need not fit this program's network.
+        # Before the weights: those of another definition need not fit this program's network. What
+        # a matrix holds is a setting of the model.
         if theirs["name"] in features.feature_sets():
-            _check_features(path, theirs, features.feature_set(theirs["name"]))
+            ours = features.feature_set(theirs["name"])
+            if ours.shape != "matrix":
+                _check_features(path, theirs, ours)
         cls = model_class(config["kind"])
         model = cls.build(tuple(config["platforms"]), config["section"], tensors)
         card = dict(config["card"])

@@ -3,8 +3,8 @@
 A prompt (platform, computation, sketch) is read once and shared by all programs of its sketch;
 after it each position asks one question (`language.sentence`) and gets one answer. What is asked
 at a position is part of its input, beside what was answered before, so no token is spent on what
-is fixed. The wished-for speed stands beside every question. Logits start from the logarithm of how many
-completions each answer leaves: untrained, the model draws factorisations uniformly.
+is fixed. The wished-for speed stands beside every question. Logits start from the logarithm of how
+many completions each answer leaves: untrained, the model draws factorisations uniformly.
 
 Shape legend: P prompts, T words of a prompt, R programs of a prompt, S positions, F fields,
 D width, H heads, E width of a head, A answers.
