@@ -80,4 +80,4 @@ def test_random_programs_of_public_sketches(
 @pytest.mark.parametrize("name", ["x86", "all_failed_cpu", "a100", "mi50", "k80", "v100"])
 def test_random_programs_of_every_public_sketch(shared_data: Path, name: str) -> None:
     records = read_sketches(shared_data / "ansor" / f"{name}.json.zst")
-    assert sum(map(check, records)) > 0.85 * sum(len(r.rows) for r in records)
+    assert sum(map(check, records)) > 0.8 * sum(len(r.rows) for r in records)

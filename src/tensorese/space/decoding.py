@@ -153,9 +153,9 @@ class SketchDecoder:
         state = self._open(hole, cap, np.arange(most))
         after = hole.parts - 1 - state.part
         pairs = np.stack([state.decided.reshape(-1), state.later.reshape(-1)], 1)
-        unique, which = np.unique(pairs, axis=0, return_inverse=True)
-        logs = np.array([_log_share(int(a), int(b), after, hole.limit) for a, b in unique])
-        shares: Floats64 = logs[which.reshape(-1)].reshape(state.decided.shape)
+        unique, _, which = unique_rows(pairs)
+        logs = np.array([_log_share(a, b, after, hole.limit) for a, b in unique.tolist()])
+        shares: Floats64 = logs[which].reshape(state.decided.shape)
         return shares
 
 
