@@ -64,6 +64,10 @@ def test_sketches_that_differ_are_said_differently() -> None:
     one = read_grammar(body(STEPS), SLOTS, [6, 4, 1, -1], BLOCKS)
     scope = [*STEPS[:7], ["CacheWrite", ["b0"], [0, "local"], ["b8"]], *STEPS[8:]]
     loop = [*STEPS[:9], ["Fuse", ["l1", "l5"], [1], ["l10"]]]
+    stages = [*STEPS, ["Annotate", ["l10", [0, 0, 3]], ["software_pipeline_stage"], []]]
+    shallow = [*STEPS, ["Annotate", ["l10", [0, 0, 2]], ["software_pipeline_stage"], []]]
+    deep, less = (read_grammar(body(s), SLOTS, [6, 4, 1, -1], BLOCKS) for s in (stages, shallow))
+    assert not np.array_equal(deep.words, less.words)
     for steps in (scope, loop):
         other = read_grammar(body(steps), SLOTS, [6, 4, 1, -1], BLOCKS)
         assert not np.array_equal(one.words, other.words)

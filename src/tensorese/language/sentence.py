@@ -37,7 +37,7 @@ from tensorese.language.words import LOCATION as LOCATION
 from tensorese.language.words import TILE as TILE
 from tensorese.language.words import Words as Words
 
-VERSION = 1
+VERSION = 2
 EXPONENT, OPTION, PLACE, ANSWERS = 0, 32, 64, 128
 """First id of each kind of answer: an exponent, an option's index, a location plus two."""
 SPEEDS = (0.95, 0.85, 0.7, 0.5, 0.25, 0.0)

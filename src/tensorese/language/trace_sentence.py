@@ -82,6 +82,8 @@ class _SketchReader:
                 put(word, axis=1 + axis, part=part)
             elif isinstance(value, str):
                 put(word, name=self.vocabulary.name_id(one.kind, value.strip('"')))
+            elif isinstance(value, tuple) and value and all(type(x) is int for x in value):
+                put(word, parts=len(value), cap=max(0, 1 + max(value)))  # stages of a pipeline
             elif isinstance(value, int) and value > 0:
                 put(word, **number_fields(int(value)))
         return word
