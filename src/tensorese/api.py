@@ -18,7 +18,7 @@ from tensorese.search.contracts import Proposer, Ranker
 from tensorese.search.loop.config import TuneConfig
 from tensorese.search.loop.events import Announcer, Callback
 from tensorese.search.loop.first_batch import open_records
-from tensorese.search.loop.instant import choose_instantly, judges_named
+from tensorese.search.loop.instant import KNOWN, choose_instantly, judges_named
 from tensorese.search.loop.tune_tasks import RunOutcome, tune_tasks
 from tensorese.search.proposers.by_name import DEFAULT, check_name
 from tensorese.search.rankers.by_name import ranker_named

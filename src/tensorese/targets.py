@@ -248,3 +248,10 @@ def _check_llvm_cpu(tvm: Any, spec: dict[str, Any]) -> None:
             f"LLVM has no CPU named {mcpu!r}{did_you_mean(mcpu, known)}; "
             f"this host is {codegen.llvm_get_system_cpu()!r}"
         )
+
+
+def llvm_features(target: Target) -> set[str]:
+    """What LLVM takes the target's CPU to have."""
+    tvm = import_tvm()
+    listed = tvm.target.codegen.llvm_get_cpu_features(tvm.target.Target(target.to_dict()))
+    return {str(name) for name in listed}

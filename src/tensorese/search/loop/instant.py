@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tensorese.models.catalog import SHIPPED, choose
 from tensorese.records.nouns import Platform, Program
 from tensorese.records.run_entries import BestProgram
 from tensorese.records.run_folder import BEST, RunFolder
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from tensorese.records.task import Task
     from tensorese.search.proposers.tlm import TLMProposer
 
+KNOWN = SHIPPED / "best"
+"""The fastest programs of the training tasks on every platform that a model ships for."""
 REASON = "nothing was measured"
 _TRIES = 16  # candidates shown to TVM, best first, before a task keeps its untuned kernel
 
@@ -71,8 +74,6 @@ def judges_named(
 
 def _writer(proposer: str, platform: Platform, seed: int) -> TLMProposer | None:
     """Asked for by name it must be there, else it takes part where it is."""
-    from tensorese.models.catalog import choose
-
     name, _, folder = proposer.partition(":")
     if name not in WRITING and choose(platform, kinds=("tlm",)) is None:
         return None
