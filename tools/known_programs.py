@@ -1,6 +1,6 @@
 """Writes the fastest training programs of stores into a small store that ships with the models.
 
-    python tools/known_programs.py src/tensorese/models/shipped/best data/cpu data/h200
+python tools/known_programs.py src/tensorese/models/shipped/best data/cpu data/h200
 """
 
 from __future__ import annotations

@@ -269,5 +269,5 @@ def _require_device(target: Target) -> None:
     if not import_tvm().device(kind, 0).exist:
         raise TargetError(
             f"tuning for {kind} needs such a device on this machine, but none was found; "
-            "name target 'host', or run it where the device is"
+            "name target 'host', run it where the device is, or build without measuring: --trials 0"
         )

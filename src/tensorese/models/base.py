@@ -88,7 +88,8 @@ class Model(ABC):
 
     def by_member(self, inputs: Any, platform: str) -> Floats32:
         """`[N, members]`: the same, averaged over the voters of each part that learnt alone."""
-        return self.speeds(inputs, platform).mean(1, keepdims=True)
+        speeds: Floats32 = self.speeds(inputs, platform).mean(1, keepdims=True)
+        return speeds
 
     def rank(self, inputs: Any, platform: str) -> Floats32:
         """`[N]`: higher is faster; compares programs of one task only."""

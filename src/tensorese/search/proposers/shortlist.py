@@ -99,7 +99,7 @@ class Shortlist:
                 there = TaskState(state.workload, state.space, Platform(name=name))
                 if name in store.platforms():
                     lent += seeds(there, store, self.config.lent - len(lent), seed=self.seed)
-                    related = related or has_relative(there, store)
+                    related = related or bool(lent) or has_relative(there, store)
         if not related:
             for store in self.judges.records:
                 there = TaskState(state.workload, state.space, Platform(name=self.judges.head))
@@ -186,7 +186,7 @@ def nearest_head(model: Model, platform: Platform) -> str:
     if platform.name in model.platforms:
         return platform.name
     wanted = target_of(platform.name, platform.target)
-    targets = getattr(model, "targets", model.card.targets)
+    targets = getattr(model, "targets", None) or model.card.targets
     gaps = {
         name: distance(wanted, target_of(name, targets.get(name, "{}"))) for name in model.platforms
     }
