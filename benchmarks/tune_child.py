@@ -17,13 +17,20 @@ from pathlib import Path
 from typing import Any
 
 STARTED = time.time()
+FIRST = (1, 10, 16, 32, 64, 1000)
 # Of one build by stock's LocalBuilder; its own 30 s are eaten by the start of its workers. On a
 # machine that is not quiet even this is too little: smoke tests raise it.
 BUILD_SECS = float(os.environ.get("STOCK_BUILD_SECS", "120"))
 
 
 def ours(
-    module_file: Path, folder: Path, trials: int, seed: int, where: str, model: str = "none"
+    module_file: Path,
+    folder: Path,
+    trials: int,
+    seed: int,
+    where: str,
+    model: str = "none",
+    proposer: str = "evolution",
 ) -> dict[str, Any]:
     from tensorese.measure.crew import start_early
 
@@ -59,6 +66,7 @@ def ours(
             platform=platform,
             measurer=farm,
             ranker=ranker_named(model, platform)[0],
+            proposer=_proposer(proposer, seed, platform),
             out=folder / "run",
             config=TuneConfig(trials=trials, seed=seed),
             model=module_file.stem,
@@ -73,8 +81,52 @@ def ours(
         "winner": json.loads((folder / "run" / "best.json").read_text())[task.workload.id],
         "curve": [[b["secs"], b["trials"], b["best"]] for b in batches],
         "phases": _summed([b["phases"] for b in batches]),
+        "first": _first(folder / "run", batches),
         "torch_imported": "torch" in sys.modules,
     }
+
+
+def _proposer(name: str, seed: int, platform: Any) -> Any:
+    """By name, guided by the ranker; `alone` is a language model without any ranker."""
+    if name != "alone":
+        return name
+    from tensorese.search.proposers.tlm import TLMProposer, writer_for
+
+    return TLMProposer(None, seed, model=writer_for(platform))
+
+
+def _first(run: Path, batches: list[dict[str, Any]]) -> dict[str, Any]:
+    """The best of the first so many trials, by number of trials: its latency and its program."""
+    from tensorese.records.store import Store
+
+    stored = {m.id: m for m in Store.open(run / "store").measurements()}
+    tried = [stored[p["measurement"]] for batch in batches for p in batch["proposed"]]
+    best: dict[str, Any] = {}
+    for n in FIRST:
+        valid = [m for m in tried[:n] if m.latency > 0]
+        if n <= len(tried) and valid:
+            fastest = min(valid, key=lambda m: m.latency)
+            sketch = fastest.program.sketch
+            winner = {
+                "sketch": {"dialect": sketch.dialect, "body": sketch.body, "slots": sketch.slots},
+                "decisions": fastest.program.decisions,
+                "tail": fastest.program.tail,
+            }
+            best[str(n)] = {"latency": fastest.latency, "winner": winner}
+    return best
+
+
+def tlm(*job: Any) -> dict[str, Any]:
+    """What a language model writes, ordered by its own likelihood: no ranker, nothing learnt."""
+    return ours(*job, proposer="alone")
+
+
+def portfolio(*job: Any) -> dict[str, Any]:
+    return ours(*job, model="auto", proposer="portfolio")
+
+
+def drawn(*job: Any) -> dict[str, Any]:
+    return ours(*job, proposer="random")
 
 
 def auto(module_file: Path, folder: Path, trials: int, seed: int, where: str) -> dict[str, Any]:
@@ -153,7 +205,10 @@ def _best_line(path: Path) -> Any:
 
 
 def main() -> None:
-    systems = {"ours": ours, "auto": auto, "stock": stock}
+    systems = {
+        **{"ours": ours, "auto": auto, "stock": stock},
+        **{"tlm": tlm, "portfolio": portfolio, "random": drawn},
+    }
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("system", choices=systems)
     for name, kind in (("module", Path), ("folder", Path), ("trials", int), ("seed", int)):

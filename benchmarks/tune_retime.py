@@ -28,7 +28,8 @@ def retime(chosen: Any, path: Path, rounds: int, trials: int) -> None:
             mine = [r for r in mine if r["trials"] == trials or r["system"] != "ours"]
             if "stock" not in {r["system"] for r in mine} or len(mine) < 2:
                 continue
-            raced[name] = _race(farm, task, mine, rounds)
+            named = {f"{r['system']}-{r['trials']}-{r['seed']}": r for r in mine}
+            raced[name] = race(farm, task, named, rounds)
             shown = {who: f"{entry['latency'] * 1e3:.4f} ms" for who, entry in raced[name].items()}
             print(f"{name}: {shown}", flush=True)
     about = {key: value for key, value in provenance().items() if key in ("date", "commit")}
@@ -36,10 +37,10 @@ def retime(chosen: Any, path: Path, rounds: int, trials: int) -> None:
     replace_rows(path, [*kept, {"retimed": chosen.name, "tasks": raced, "where": here, **about}])
 
 
-def _race(farm: Any, task: Any, rows: list[dict[str, Any]], rounds: int) -> dict[str, Any]:
-    module = task.module()
-    names = [f"{r['system']}-{r['trials']}-{r['seed']}" for r in rows]
-    candidates = [_candidate(module, row) for row in rows]
+def race(farm: Any, task: Any, rows: dict[str, dict[str, Any]], rounds: int) -> dict[str, Any]:
+    """By name, each the winner of a row: its latency in turns with the others'."""
+    module, names = task.module(), list(rows)
+    candidates = [_candidate(module, row) for row in rows.values()]
     turns: dict[str, list[float]] = {name: [] for name in names}
     verdicts: dict[str, bool] = {}
     for _ in range(rounds):

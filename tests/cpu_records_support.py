@@ -54,7 +54,7 @@ def _cut(rng: np.random.Generator, extent: int, parts: int) -> list[int]:
     return [int(2 ** (places == part).sum()) for part in range(parts)]
 
 
-def _seconds(row: Sequence[int], bias: float) -> float:
+def seconds_of(row: Sequence[int], bias: float) -> float:
     lanes, rows, depth = (math.log2(row[k]) for k in (7, 3, 9))
     penalty = 0.5 * (lanes - 4 + bias) ** 2 + 0.3 * (rows - 2 - bias) ** 2
     return 1e-4 * (1 + penalty + 0.1 * (depth - 3) ** 2 + 0.3 * (row[10] == 0))
@@ -79,7 +79,7 @@ def cpu_measurements(
                     program=program,
                     platform=Platform(name=name, target=_target(name)),
                     status=Status.OK,
-                    run_secs=(_seconds(row, 1.5 * where) * noise,),
+                    run_secs=(seconds_of(row, 1.5 * where) * noise,),
                     origin="random",
                     split=split,
                     build_secs=0.1,

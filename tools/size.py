@@ -15,13 +15,14 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Lines of Python by room of src/tensorese; `modules` are the files beside the rooms.
 ROOMS = {
-    "cli": 2190,
+    "cli": 2300,
     "collect": 3160,
     "deploy": 2350,
     "evaluation": 960,
-    "features": 2750,
+    "features": 2800,
     "integrations": 430,
-    "language": 2500,
+    "language": 2560,
+    "iterate": 1400,
     "lowering": 430,
     "measure": 5160,
     "models": 1650,
@@ -30,11 +31,11 @@ ROOMS = {
     "records": 3000,
     "report": 800,
     "search": 3320,
-    "space": 3030,
+    "space": 3500,
     "training": 2500,
     "workloads": 5200,
 }
-LINES = {"src": 39_500, "benchmarks": 5_750, "tests": 23_000}
+LINES = {"src": 44_000, "benchmarks": 5_750, "tests": 24_500}
 
 # Bytes; docs without docs/log.
 BYTES = {"benchmarks/results": 4_000_000, "docs": 112_000, "tracked files": 42_000_000}

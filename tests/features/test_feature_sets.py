@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from tensorese.features.base import (
@@ -19,6 +21,7 @@ from tensorese.features.base import (
 )
 from tensorese.features.lowered import COARSE, COLUMNS, LoweredCache, LowerStatus
 from tensorese.features.programs import Encoded, ProgramSet, read_programs
+from tensorese.features.sentences import SentenceSet
 from tensorese.records.nouns import Measurement
 from tensorese.records.store import Store
 from tensorese.targets import Target
@@ -33,6 +36,7 @@ VERSIONS = {
     "decisions": "1470c893",
     "matrix": "ace6c688",
     "lowered": "72abd864",
+    "sentence": "7a9baa0e",
 }
 HERE = [name for name in feature_sets() if not feature_set(name).lowers]
 LOWERING = [name for name in feature_sets() if feature_set(name).lowers]
@@ -94,8 +98,7 @@ def test_a_program_has_the_same_features_alone_and_among_others(name: str, sampl
             assert isinstance(alone, dict)
             _check_equal({column: together[column][k : k + 1] for column in alone}, alone)
         else:
-            assert isinstance(together, np.ndarray)
-            _check_equal(together[k : k + 1], alone)
+            _check_equal(_rows(together)[k : k + 1], _rows(alone))
 
 
 @pytest.mark.null
@@ -106,8 +109,7 @@ def test_decisions_are_seen(name: str, sample: Sample) -> None:
     for pair, decisions in zip(sample.programs.pairs, sample.programs.decisions, strict=True):
         workload = sample.programs.workloads[pair.workload]
         values = extract(name, workload, pair.sketch, decisions)
-        rows = np.stack(list(values.values()), 1) if isinstance(values, dict) else values
-        assert isinstance(rows, np.ndarray)
+        rows = _rows(values)
         distinct += len(np.unique(rows.reshape(len(decisions), -1), axis=0))
     assert distinct > len(sample.programs) / 2
 
@@ -122,13 +124,20 @@ def test_many_tasks_at_once_or_a_word_why_not(name: str, sample: Sample) -> None
     together = of_programs(name, sample.programs)
     every = np.arange(len(sample.programs))
     rows = together.matrix(every) if isinstance(together, Encoded) else together
-    assert isinstance(rows, np.ndarray)
     programs = sample.programs
-    for pair, members, decisions in zip(
-        programs.pairs, programs.members, programs.decisions, strict=True
+    for k, (pair, members, decisions) in enumerate(
+        zip(programs.pairs, programs.members, programs.decisions, strict=True)
     ):
-        workload = programs.workloads[pair.workload]
-        _check_equal(rows[members], extract(name, workload, pair.sketch, decisions))
+        alone = extract(name, programs.workloads[pair.workload], pair.sketch, decisions)
+        if isinstance(rows, SentenceSet):
+            assert np.array_equal(rows.members[k], members)
+            rows_of = replace(
+                rows, grammars=rows.grammars[k : k + 1], written=rows.written[k : k + 1]
+            )
+            _check_equal(_rows(rows_of), _rows(alone))
+        else:
+            assert isinstance(rows, np.ndarray)
+            _check_equal(rows[members], alone)
 
 
 @pytest.mark.null
@@ -157,6 +166,18 @@ def test_lowered_programs_have_rows_of_their_own(name: str, sample: Sample) -> N
     _check_equal(ragged, again)
 
 
+def _rows(values: Any) -> npt.NDArray[Any]:
+    """`[n, ...]`, of programs of one sketch."""
+    if isinstance(values, dict):
+        return np.stack(list(values.values()), 1)
+    if isinstance(values, SentenceSet):
+        (written,) = values.written
+        answers = np.where(written.asked, written.answers, -1)
+        return np.concatenate([answers[..., None], written.words], -1)
+    assert isinstance(values, np.ndarray)
+    return values
+
+
 def _check_shape(shape: str, values: Any, n: int) -> None:
     if shape == "row":
         assert values.shape[0] == n
@@ -164,6 +185,9 @@ def _check_shape(shape: str, values: Any, n: int) -> None:
     elif shape == "matrix":
         assert values.shape[0] == n
         assert values.ndim == 3
+    elif shape == "tokens":
+        assert len(values) == n == len(_rows(values))
+        return  # whole numbers
     elif shape == "named":
         assert all(column.shape == (n,) for column in values.values())
     else:
@@ -175,6 +199,8 @@ def _check_shape(shape: str, values: Any, n: int) -> None:
 
 
 def _check_equal(one: Any, other: Any) -> None:
+    if isinstance(one, SentenceSet):
+        one, other = _rows(one), _rows(other)
     if isinstance(one, dict):
         assert one.keys() == other.keys()
         for name in one:

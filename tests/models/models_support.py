@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from writer_support import micro_writer
 
 from tensorese.arrays import Floats32
 from tensorese.features.matrix import MatrixSpec
@@ -108,5 +109,6 @@ MAKERS: dict[str, Maker] = {
     "physics": lambda spec, machine, platforms: physics_model(platforms, machine),
     "trees": lambda spec, machine, platforms: trees_model(platforms, machine),
     "ensemble": lambda spec, machine, platforms: ensemble_model(platforms, machine),
+    "tlm": lambda spec, machine, platforms: micro_writer(platforms),
 }
 """By kind: of programs with this spec and machine."""

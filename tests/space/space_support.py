@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.language.sentence import CHOICE, FIELDS, LOCATION, TILE, Grammar, Hole
 from tensorese.records.nouns import Sketch
 from tensorese.space.decisions import DecisionSpace
 from tensorese.space.limits import Dimension, Product, SharedMemory, StagedBuffer
@@ -55,6 +56,19 @@ def small_space(*, limited: bool = False) -> DecisionSpace:
         locators={8: LoopRule(loops=loops, inline=True)},
         limits=limits if limited else (),
     )
+
+
+def grammar_for(space: DecisionSpace) -> Grammar:
+    """Of a space made by hand, without a prompt."""
+    holes = []
+    for slot in space.slots:
+        if isinstance(slot, Tile):
+            holes.append(Hole(TILE, slot.column, slot.parts, slot.extent, slot.limit))
+        elif isinstance(slot, Choice):
+            holes.append(Hole(CHOICE, slot.column, 1, len(slot.options)))
+        else:
+            holes.append(Hole(LOCATION, slot.column, 1, 0))
+    return Grammar(words=np.zeros((0, len(FIELDS)), np.int16), holes=tuple(holes))
 
 
 def every_row(space: DecisionSpace) -> npt.NDArray[np.int64]:

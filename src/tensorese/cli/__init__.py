@@ -29,6 +29,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "bench": ("tensorese.cli.bench:bench", "Time a run's library against torch and others."),
     "measure": ("tensorese.cli.measure:measure", "Measure a store's programs on this machine."),
     "collect": ("tensorese.cli.collect:collect", "Measure random programs of many tasks."),
+    "iterate": ("tensorese.cli.iterate:iterate", "Rounds of writing, measuring and learning."),
     "data": ("tensorese.cli.data:data", "Import, inspect, export, merge, publish, verify records."),
     "train": ("tensorese.cli.train:train", "Train a cost model on measured programs."),
     "eval": ("tensorese.cli.eval:evaluate", "Judge a model on workloads it has not seen."),

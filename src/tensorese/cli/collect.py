@@ -77,10 +77,10 @@ def collect(source: str, as_json: bool, **options: Any) -> None:
         raise click.UsageError(
             "--only-programs measures what a store names, but none is given; add --programs STORE"
         )
-    place = _place(options)
+    place = remote_place(options)
     target = Target.parse(options["target"])
     if place is None:
-        _check_device(target)
+        check_device(target)
     result = _collect(source, target, options, place)
     if as_json:
         click.echo(json.dumps(result))
@@ -89,7 +89,7 @@ def collect(source: str, as_json: bool, **options: Any) -> None:
         click.echo(line)
 
 
-def _place(options: dict[str, Any]) -> OverRpc | OverRay | None:
+def remote_place(options: dict[str, Any]) -> OverRpc | OverRay | None:
     """Where to measure: None for this machine. Checked before an hour of extracting tasks."""
     rpc = options["rpc_tracker"] or options["rpc_key"]
     if not rpc and not options["ray"]:
@@ -99,7 +99,7 @@ def _place(options: dict[str, Any]) -> OverRpc | OverRay | None:
     way = "--ray" if options["ray"] else "--rpc-tracker"
     local = {"lanes": 1, "stride": 1, "calibrate": False} | ({"beside": False} if rpc else {})
     for name, default in local.items():
-        if options[name] != default:
+        if options.get(name, default) != default:
             raise click.UsageError(
                 f"--{name} arranges the lanes of this machine, but {way} measures elsewhere, "
                 "one program at a time on each host; leave it out"
@@ -133,7 +133,7 @@ def _collect(
     from tensorese.records.store import Store
 
     session = _session(target, options)
-    tasks = _tasks(source, target, options["split"])
+    tasks = listed_tasks(source, target, options["split"])
     if options["most_tasks"]:  # ids are hashes: the first of them are a random choice
         tasks = sorted(tasks, key=lambda task: task.workload.id)[: options["most_tasks"]]
     with Store.open(options["out"], create=True):
@@ -203,7 +203,8 @@ def _differences(first: Path, second: Path, platform: str) -> dict[str, dict[str
     return {host: off.to_dict() for host, off in differences.items()}
 
 
-def _tasks(source: str, target: Target, split: str) -> list[ListedTask]:
+def listed_tasks(source: str, target: Target, split: str) -> list[ListedTask]:
+    """What --tasks names, for the target's kind."""
     from tensorese.collect.tasklist import load_tasks
     from tensorese.collect.zoo_tasks import zoo_part
 
@@ -235,14 +236,14 @@ def _write_list(source: str, path: Path) -> None:
         click.echo(f"{kind}: {len(mine)} tasks, {class_counts(mine)}")
 
 
-def _check_device(target: Target) -> None:
+def check_device(target: Target) -> None:
     from tensorese.errors import TargetError
     from tensorese.tvm_env import import_tvm
 
     kind = target.kind
     if kind != "llvm" and not import_tvm().device(kind, 0).exist:
         raise TargetError(
-            f"collecting measures on this machine, but it has no {kind} device; "
+            f"programs are measured on this machine, but it has no {kind} device; "
             "run the command where the device is"
         )
 

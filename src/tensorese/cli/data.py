@@ -222,6 +222,58 @@ def publish(
     click.echo(f"card: {result['card']}")
 
 
+@data.command()
+@click.option("--tasks", "source", required=True, help="zoo:train, zoo:test, zoo:NAME, list, store")
+@click.option("--target", default="host", show_default=True, help="host, cuda[:DEVICE] or JSON.")
+@click.option("--platform", "name", default="", help="Name of that hardware; derived if absent.")
+@click.option("--model", "spec", default="auto", show_default=True, help="Scores: auto, DIR, none.")
+@click.option("--out", required=True, type=_PATH, help="Store to add to; made when missing.")
+@click.option("--split", default="train", type=click.Choice(["all", "train", "test"]))
+@click.option("--random", default=24, show_default=True, help="Programs a task drawn at random.")
+@click.option("--best", default=24, show_default=True, help="Programs a task that search finds.")
+@click.option("--population", default=2048, show_default=True, help="Programs the search scores.")
+@click.option("--seed", default=0, help="Of both.")
+@_json
+def corpus(
+    source: str, target: str, name: str, spec: str, out: Path, split: str, random: int, best: int,
+    population: int, seed: int, as_json: bool,
+) -> None:  # fmt: skip
+    """Write legal programs of tasks, scored by a model and not measured: for `train tlm --corpus`.
+
+    No device is needed. The same command again goes on with the tasks that are missing.
+    """
+    from tensorese.cli.collect import listed_tasks
+    from tensorese.cli.progress import Steps
+    from tensorese.iterate.corpus import CorpusConfig, scorer, write_corpus
+    from tensorese.records.store import Store
+    from tensorese.targets import Target
+
+    config = CorpusConfig(random=random, best=best, population=population, seed=seed)
+    parsed = Target.parse(target)
+    platform = parsed.platform(name)
+    judge = scorer(spec, platform)
+    model, head = judge or (None, "")
+    tasks = listed_tasks(source, parsed, split)
+    with Store.open(out, create=True) as store, Steps(len(tasks), "writing programs") as steps:
+
+        def progress(done: int, of: int) -> None:
+            steps.show(len(tasks) - of + done, done)
+
+        skipped = write_corpus(
+            store, tasks, parsed, platform, model=model, head=head, config=config,
+            progress=progress,
+        )  # fmt: skip
+        programs = store.program_table().num_rows
+    if as_json:
+        facts = {"platform": platform.name, "tasks": len(tasks), "programs": programs}
+        click.echo(json.dumps({**facts, "skipped": skipped, "store": str(out)}))
+        return
+    for line in skipped:
+        click.echo(f"left out {line}", err=True)
+    by = f"scored by {spec if spec != 'auto' else head}" if judge else "without scores"
+    click.echo(f"{programs:,} programs of {len(tasks)} tasks for {platform.name} in {out}, {by}")
+
+
 def _absorbed(merged: Store, source: Store, quiet: bool) -> int:
     added = merged.absorb(source)
     if not quiet:

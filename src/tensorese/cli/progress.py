@@ -56,8 +56,8 @@ def _lines(items: Iterable[T], label: str) -> Iterator[T]:
             click.echo(f"{label}: {count:,} records so far", err=True)
 
 
-class Trials:
-    """Progress of a measuring session: done, rate, failures, time left."""
+class Steps:
+    """Progress through a known number of things: how many are done, and the time left."""
 
     def __init__(self, total: int, label: str) -> None:
         self.total = total
@@ -92,15 +92,22 @@ class Trials:
         if self._bar is not None:
             self._bar.stop()
 
-    def update(self, tally: MeasuredTally) -> None:
-        done = len(tally.measured) + tally.known
-        failed = sum(n for status, n in tally.by_status.items() if status not in _FINE)
-        text = f"{self.label} ({failed} failed)" if failed else self.label
-        now = time.monotonic()
+    def show(self, done: int, of_now: int, text: str = "") -> None:
+        """`of_now` of them were done since this began: what the rate is of."""
+        now, text = time.monotonic(), text or self.label
         if self._bar is not None:
-            self._bar.update(self._task, completed=done, description=text)
+            self._bar.update(self._task, completed=done, total=self.total, description=text)
         elif now - self.printed_at > _LINE_SECONDS:
             self.printed_at = now
-            rate = len(tally.measured) / (now - self.started)
+            rate = of_now / (now - self.started)
             left = max(0, self.total - done) / rate if rate else 0.0
             click.echo(f"{text}: {done} of {self.total}, {rate:.1f}/s, {left:.0f} s left", err=True)
+
+
+class Trials(Steps):
+    """Progress of a measuring session: done, rate, failures, time left."""
+
+    def update(self, tally: MeasuredTally) -> None:
+        failed = sum(n for status, n in tally.by_status.items() if status not in _FINE)
+        text = f"{self.label} ({failed} failed)" if failed else ""
+        self.show(len(tally.measured) + tally.known, len(tally.measured), text)

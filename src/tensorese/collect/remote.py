@@ -45,6 +45,17 @@ class CollectRpc(RpcMeasurer):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Place:
+    """A measurer that is up, and what it leaves to its owner."""
+
+    measurer: Measurer
+    cores: Sequence[int]
+    """Of this machine, that may be busy while programs are timed."""
+    window: Callable[[], int]
+    """Programs that keep it busy."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class OverRpc:
     """Builds here, on every core, and times on the tracker's devices."""
 
@@ -57,10 +68,14 @@ class OverRpc:
     def __call__(
         self, session: Session, progress: list[TaskProgress], store: Store, on_result: OnResult
     ) -> Tally:
+        with self.measuring(session, store) as place:
+            return _planned(session, progress, place, on_result)
+
+    @contextlib.contextmanager
+    def measuring(self, session: Session, store: Store) -> Iterator[Place]:
         with CollectRpc(session, self.fleet, store) as farm:
             farm.know_best(stored_bests(store, session.platform.name))
-            cores = farm.plan.builders
-            return _planned(session, progress, farm, cores, on_result, lambda: farm.window)
+            yield Place(measurer=farm, cores=farm.plan.builders, window=lambda: farm.window)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +92,11 @@ class OverRay:
     def __call__(
         self, session: Session, progress: list[TaskProgress], store: Store, on_result: OnResult
     ) -> Tally:
+        with self.measuring(session, store) as place:
+            return _planned(session, progress, place, on_result)
+
+    @contextlib.contextmanager
+    def measuring(self, session: Session, store: Store) -> Iterator[Place]:
         from tensorese.collect.fleet.measurer import FleetMeasurer
         from tensorese.collect.fleet.node import NodeSettings
         from tensorese.collect.fleet.ray_cluster import RayCluster
@@ -96,7 +116,7 @@ class OverRay:
                 cluster, session.platform, journal=store, patience=self.cluster.patience
             ) as fleet:
                 fleet.know_best(stored_bests(store, session.platform.name))
-                return _planned(session, progress, fleet, cores, on_result, lambda: fleet.ahead)
+                yield Place(measurer=fleet, cores=cores, window=lambda: fleet.ahead)
 
 
 @contextlib.contextmanager
@@ -119,19 +139,19 @@ def _planners(session: Session, cores: Sequence[int]) -> int:
 def _planned(
     session: Session,
     progress: list[TaskProgress],
-    measurer: Measurer,
-    cores: Sequence[int],
+    place: Place,
     on_result: OnResult,
-    window: Callable[[], int],
 ) -> Tally:
     pool = PlannerPool(
         [state.task for state in progress],
         session.target,
         seed=session.config.seed,
-        processes=_planners(session, cores),
-        cores=cores,
+        processes=_planners(session, place.cores),
+        cores=place.cores,
     )
     try:
-        return Collector(progress, pool, measurer, session.config, on_result, window).run()
+        return Collector(
+            progress, pool, place.measurer, session.config, on_result, place.window
+        ).run()
     finally:
         pool.close()

@@ -40,7 +40,8 @@ def grammar_of(workload: Workload, sketch: Sketch, row: Sequence[int] | Ints) ->
 
 
 def sentences(workload: Workload, sketch: Sketch, decisions: npt.ArrayLike) -> SentenceSet:
-    rows = np.asarray(decisions, dtype=np.int64).reshape(-1, sketch.n_decisions)
+    rows = np.asarray(decisions, dtype=np.int64)
+    rows = rows.reshape(len(rows), sketch.n_decisions)  # may have no columns
     if not len(rows):
         return SentenceSet(grammars=(), written=(), members=())
     grammar = grammar_of(workload, sketch, rows[0])

@@ -9,11 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from tensorese import interrupts
 from tensorese.collect.tasklist import ListedTask
-from tensorese.models.base import Model
+from tensorese.errors import TensoreseError
+from tensorese.models.base import Model, load_model
+from tensorese.models.catalog import choose
 from tensorese.records.nouns import Platform
 from tensorese.records.programs import UnmeasuredProgram
 from tensorese.records.store import Store
@@ -29,8 +33,11 @@ from tensorese.space.tiles import SpaceError
 from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
 
-RANDOM = "random"
 _KEPT = 16  # tasks whose programs are written together
+
+
+class CorpusError(TensoreseError):
+    """A corpus that cannot be written as asked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +49,36 @@ class CorpusConfig:
     population: int = 2048
     """Programs the search scores for them."""
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.random, self.best) < 0 or self.random + self.best < 1 or self.population < 1:
+            raise CorpusError(
+                "--random and --best must not be negative and not both be 0, and --population be "
+                f"at least 1, but got {self.random}, {self.best}, {self.population}"
+            )
+
+
+def scorer(spec: str, platform: Platform) -> tuple[Model, str] | None:
+    """What `--model` names, with the head to ask: `auto`, a folder, or `none`."""
+    if spec == "none":
+        return None
+    if spec == "auto":
+        choice = choose(platform)
+        if choice is None:
+            raise CorpusError(
+                f"a corpus is scored by a trained model, but none is of {platform.name}'s kind; "
+                "name one with --model DIR, or take --model none"
+            )
+        model, head = load_model(choice.folder), choice.head
+    else:
+        model = load_model(Path(spec))
+        head = platform.name if platform.name in model.platforms else model.platforms[0]
+    if model.needs.lowers:
+        raise CorpusError(
+            f"a corpus takes thousands of scores a task, but {spec} lowers every program it "
+            "scores; name a model on hardware features"
+        )
+    return model, head
 
 
 def write_corpus(
@@ -60,25 +97,44 @@ def write_corpus(
     Killed at any time it goes on with the tasks that are missing.
     """
     settings = config or CorpusConfig()
-    known = set(store.program_table()["workload_id"].to_pylist())
+    known = _known(store, platform)
     missing = [task for task in tasks if task.workload.id not in known]
     ranker = GuidedRanker(model, head) if model is not None else None
     skipped: list[str] = []
     batch: list[UnmeasuredProgram] = []
-    for index, task in enumerate(missing):
-        try:
-            module = import_tvm(target.kind).ir.load_json(task.workload.module)
-            space = task_space(module, target, seed=settings.seed)
-        except (SpaceError, *SCHEDULE_ERRORS) as error:
-            skipped.append(f"{task.name}: {str(error).strip().splitlines()[-1][:160]}")
-        else:
-            state = TaskState(task.workload, space, platform)
-            batch += _programs(state, ranker, settings)
-        if (index + 1) % _KEPT == 0 or index + 1 == len(missing):
+    try:
+        for index, task in enumerate(missing):
+            interrupts.check()
+            try:
+                module = import_tvm(target.kind).ir.load_json(task.workload.module)
+                space = task_space(module, target, seed=settings.seed)
+            except (SpaceError, *SCHEDULE_ERRORS) as error:
+                skipped.append(f"{task.name}: {str(error).strip().splitlines()[-1][:160]}")
+            else:
+                state = TaskState(task.workload, space, platform)
+                # A list first: a task that is interrupted must not be taken for a whole one.
+                batch += list(_programs(state, ranker, settings))
+            if (index + 1) % _KEPT == 0:
+                store.add_programs(batch)
+                batch = []
+            progress(index + 1, len(missing))
+    finally:
+        if batch:
             store.add_programs(batch)
-            batch = []
-        progress(index + 1, len(missing))
     return skipped
+
+
+def _known(store: Store, platform: Platform) -> set[str]:
+    """Workloads whose programs are there. A program is in a store once, under one platform."""
+    table = store.program_table()
+    origins = {origin.rpartition("@")[2] for origin in table["origin"].to_pylist()}
+    others = sorted(origins - {platform.name})
+    if others:
+        raise CorpusError(
+            f"a corpus is of one platform, but {store.path} holds programs for "
+            f"{others[0] or 'none'} and these are for {platform.name}; name another --out"
+        )
+    return set(table["workload_id"].to_pylist())
 
 
 def _programs(

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorese.arrays import Ints
+from tensorese.errors import TensoreseError
 from tensorese.language.words import (
     AT,
     factors,
@@ -45,8 +46,8 @@ FAILED, UNKNOWN = len(SPEEDS), len(SPEEDS) + 1
 N_SPEEDS = len(SPEEDS) + 2
 
 
-class SentenceError(ValueError):
-    """A program that is not written by this grammar."""
+class SentenceError(TensoreseError):
+    """A sketch or a program that no sentence of this grammar says."""
 
 
 class Hole(NamedTuple):
@@ -92,6 +93,19 @@ class Grammar:
     """`[T, fields]` of computation and sketch."""
     holes: tuple[Hole, ...]
 
+    def __post_init__(self) -> None:
+        for hole in self.holes:
+            if hole.kind == CHOICE and hole.extent > PLACE - OPTION:
+                raise SentenceError(
+                    f"a sentence chooses among at most {PLACE - OPTION} options, but a decision of "
+                    f"this sketch has {hole.extent}"
+                )
+
+    @property
+    def width(self) -> int:
+        """Columns of a row."""
+        return sum(hole.parts for hole in self.holes)
+
     def prompt(self, target: Mapping[str, Any]) -> Words:
         """`[T, fields]`: the platform, then computation and sketch."""
         return np.concatenate([platform_words(target), self.words])
@@ -135,6 +149,11 @@ class Grammar:
 
     def write(self, rows: Ints) -> Written:
         """The exact inverse of `read`."""
+        if rows.ndim != 2 or rows.shape[1] != self.width:
+            raise SentenceError(
+                f"a program of this sketch is a row of {self.width} integers, but got rows of "
+                f"shape {rows.shape}; write it with the grammar of its own sketch"
+            )
         n, count = len(rows), len(self.questions)
         asked = np.ones((n, count), np.bool_)
         answers = np.zeros((n, count), np.int16)
@@ -145,12 +164,21 @@ class Grammar:
             cap, described = state.ask(index)
             words[:, index] = described
             asked[:, index] = cap > 0
-            answers[:, index] = state.answer_of(index, rows)
-            options[:, index] = np.minimum(cap + 1, EXPONENT + 32) if state.is_tile(index) else cap
-            state.push(index, answers[:, index].astype(np.int64))
-        if not np.array_equal(state.rows(), rows):
-            raise SentenceError("a program must be of its sketch, but its decisions are not")
+            answer, first = state.answer_of(index, rows), state.first(index)
+            many = np.minimum(cap + 1, OPTION - EXPONENT) if state.is_tile(index) else cap
+            self._refuse((answer < first) | (answer >= first + many), rows)
+            answers[:, index], options[:, index] = answer, many
+            state.push(index, answer)
+        self._refuse((state.rows() != rows).any(1), rows)
         return Written(asked=asked, answers=answers, words=words, options=options)
+
+    @staticmethod
+    def _refuse(wrong: npt.NDArray[np.bool_], rows: Ints) -> None:
+        if wrong.any():
+            raise SentenceError(
+                "decisions must factor the sketch's extents and pick from its options, but "
+                f"{rows[wrong][0].tolist()} does not; write it with the grammar of its own sketch"
+            )
 
     def read(self, answers: npt.NDArray[Any]) -> Ints:
         """`[n, columns]` decisions of answers `[n, questions]`; unasked ones are ignored."""
@@ -174,8 +202,7 @@ class Progress:
 
     @classmethod
     def start(cls, grammar: Grammar, n: int) -> Progress:
-        width = sum(hole.parts for hole in grammar.holes)
-        rows = np.zeros((n, width), np.int64)
+        rows = np.zeros((n, grammar.width), np.int64)
         for hole in grammar.holes:
             if hole.kind == TILE:
                 rows[:, hole.column : hole.column + hole.parts] = 1
@@ -203,9 +230,10 @@ class Progress:
     def is_tile(self, question: int) -> bool:
         return self.grammar.holes[self.grammar.questions[question].hole].kind == TILE
 
-    def column(self, question: int) -> int:
-        one = self.grammar.questions[question]
-        return self.grammar.holes[one.hole].column + one.part
+    def first(self, question: int) -> int:
+        """The least answer of its kind."""
+        kind = self.grammar.holes[self.grammar.questions[question].hole].kind
+        return {TILE: EXPONENT, CHOICE: OPTION}.get(kind, PLACE)
 
     def ask(self, question: int) -> tuple[Ints, Words]:
         """`[n]` the highest answer (0: nothing to ask; options elsewhere) and the words."""
@@ -250,11 +278,6 @@ class Progress:
     def rows(self) -> Ints:
         """What was written so far; the rest of a tile is in its last part."""
         return self._rows
-
-    def take(self, index: Ints) -> None:
-        """Goes on with these programs alone, in this order."""
-        self._rows, self._left = self._rows[index], self._left[index]
-        self._levels = {level: product[index] for level, product in self._levels.items()}
 
 
 def speed_class(share: npt.NDArray[np.float64]) -> Ints:

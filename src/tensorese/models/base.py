@@ -210,6 +210,10 @@ def load_model(folder: str | os.PathLike[str]) -> Model:
     config = read_config(path)
     tensors = _read_weights(path, config)
     try:
+        theirs = config["features"]
+        # Before the weights: those of another definition need not fit this program's network.
+        if theirs["name"] in features.feature_sets():
+            _check_features(path, theirs, features.feature_set(theirs["name"]))
         cls = model_class(config["kind"])
         model = cls.build(tuple(config["platforms"]), config["section"], tensors)
         card = dict(config["card"])
@@ -219,16 +223,18 @@ def load_model(folder: str | os.PathLike[str]) -> Model:
             f"weights and {CONFIG} must describe one model, but in {path} they do not "
             f"({type(error).__name__}); train it again or restore the folder"
         ) from error
-    ours = {"name": model.needs.name, "version": model.needs.version}
-    if config["features"] != ours:
-        theirs = config["features"]
-        raise ModelError(
-            f"a model reads the features it was trained with, but {path} has {theirs['name']} "
-            f"{theirs['version']} and this program has {ours['name']} {ours['version']}; "
-            "train it again"
-        )
+    _check_features(path, config["features"], model.needs)
     model.hash = str(config["weights_sha256"])[:8]
     return model
+
+
+def _check_features(path: Path, theirs: Mapping[str, str], ours: FeatureSet) -> None:
+    if theirs != {"name": ours.name, "version": ours.version}:
+        raise ModelError(
+            f"a model reads the features it was trained with, but {path} has {theirs['name']} "
+            f"{theirs['version']} and this program has {ours.name} {ours.version}; "
+            "train it again"
+        )
 
 
 def read_config(path: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 A prompt (platform, computation, sketch) is read once and shared by all programs of its sketch;
 after it each position asks one question (`language.sentence`) and gets one answer. What is asked
 at a position is part of its input, beside what was answered before, so no token is spent on what
-is fixed. The wished-for speed opens the answers. Logits start from the logarithm of how many
+is fixed. The wished-for speed stands beside every question. Logits start from the logarithm of how many
 completions each answer leaves: untrained, the model draws factorisations uniformly.
 
 Shape legend: P prompts, T words of a prompt, R programs of a prompt, S positions, F fields,
@@ -242,11 +242,11 @@ class TLMNetwork(nn.Module):
     ) -> Tensor:  # fmt: skip
         """`[P, R, A]` logits of the next question, before masking; the cache grows by it.
 
-        Beside it stand the question before and its answer, or the wish where there was none.
+        Beside it stand the wish, and the question before with its answer where there was one.
         """
         said = self._words(self.before, before_PRF) + self.answer(answers_PR)
-        opened = torch.where(started_PR.unsqueeze(-1), said, self.speed(wish_PR))
-        x = (self._words(self.fields, words_PRF) + opened).unsqueeze(2)  # [P, R, 1, D]
+        known = self.speed(wish_PR) + said * started_PR.unsqueeze(-1)
+        x = (self._words(self.fields, words_PRF) + known).unsqueeze(2)  # [P, R, 1, D]
         start = cache.real_PT.sum(1)[:, None]
         count = cache.seen_PRS.sum(2) if cache.said else torch.zeros_like(asked_PR, dtype=torch.int)
         turn = self._angles((start + count).unsqueeze(2))
@@ -264,11 +264,11 @@ class TLMNetwork(nn.Module):
         return self._logits(x.squeeze(2), words_PRF)
 
     def _inputs(self, speeds_PR: Tensor, words: Tensor, answers: Tensor) -> Tensor:
-        """`[P, R, S, D]`: the question, and what was said before it."""
-        x = self._words(self.fields, words)
-        first = self.speed(speeds_PR).unsqueeze(2)  # [P, R, 1, D]
+        """`[P, R, S, D]`: the question, the wish, and what was said before."""
+        x = self._words(self.fields, words) + self.speed(speeds_PR).unsqueeze(2)
         said = self._words(self.before, words[:, :, :-1]) + self.answer(answers[:, :, :-1])
-        return x + torch.cat([first, said], 2)
+        y: Tensor = x + F.pad(said, (0, 0, 1, 0))
+        return y
 
     def _words(self, table: nn.EmbeddingBag, words: Tensor) -> Tensor:
         flat = (words.long() + self.starts).flatten(0, -2)
@@ -491,7 +491,7 @@ class _Talk:
         self.started = torch.zeros((prompts, rows), dtype=torch.bool, device=device)
 
     def ask(self, turns: _Turns) -> Tensor:
-        """`[P, R, A]` logits; the wish opens each program's own first answer."""
+        """`[P, R, A]` logits."""
         return self.network.step(
             self.cache, self.wish, self.words, self.answers, self.started, turns.words_PRF,
             turns.asked_PR,

@@ -31,7 +31,7 @@ from tensorese.language.words import CHOICE, TILE, Words
 from tensorese.space.decisions import DecisionSpace
 from tensorese.space.limits import Dimension, Limit, Product, SharedMemory
 from tensorese.space.slots import Tile
-from tensorese.space.tiles import Bools, divisors
+from tensorese.space.tiles import Bools, divisors, unique_rows
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -228,16 +228,20 @@ class _Group:
                 self.done = self.done * rows[:, self.holes[index].column + part]
         self.finished = max(self.finished, hole)
 
+    def decided(self, state: _Open) -> Ints:
+        """`[n, E]`: the product of what is decided."""
+        mine, hole = self.of[state.hole], self.holes[state.hole]
+        product = np.repeat(self.done[:, None], state.taken.shape[1], axis=1)
+        for part in mine:
+            if part <= state.part:
+                product = product * state.rows[:, hole.column + part, None]
+        return product * state.taken if state.part in mine else product
+
     def bounds(self, state: _Open) -> tuple[Ints, Ints]:
         """The least and the most the product can come to, `[n, E]`."""
         before, after = self._others(state.hole)
         mine, hole = self.of[state.hole], self.holes[state.hole]
-        least = np.repeat(self.done[:, None] * before, state.taken.shape[1], axis=1)
-        for part in mine:
-            if part <= state.part:
-                least = least * state.rows[:, hole.column + part, None]
-        if state.part in mine:
-            least = least * state.taken
+        least = self.decided(state) * before
         most = least // before * after
         beyond = set(range(state.part + 1, hole.parts))
         from_here = {state.part, *beyond}
@@ -272,8 +276,11 @@ class _Rule:
 
 
 class _ProductRule(_Rule):
+    """Some product that the undecided parts can come to is within the bounds."""
+
     def __init__(self, group: _Group, low: int, high: int) -> None:
         self.group, self.low, self.high = group, low, high
+        self._later: dict[int, Ints] = {}
 
     def concerns(self, hole: Hole) -> bool:
         return self.group.concerns(hole)
@@ -281,7 +288,41 @@ class _ProductRule(_Rule):
     def reachable(self, state: _Open) -> Bools:
         least, most = self.group.bounds(state)
         overlaps: Bools = (most >= self.low) & (least <= self.high)
+        if self.low <= 1:  # then the least product is within them
+            return overlaps
+        at = np.nonzero(overlaps)
+        left = np.stack([state.decided[at], state.later[at]], 1)
+        product = self.group.decided(state)[at]
+        unique, _, which = unique_rows(left)
+        for k, (decided, later) in enumerate(unique.tolist()):
+            mine = which == k
+            factors = self._factors(state, decided, later)
+            first = np.searchsorted(factors, -(-self.low // product[mine]))
+            nearest = factors[np.minimum(first, len(factors) - 1)] * product[mine]
+            overlaps[at[0][mine], at[1][mine]] = (nearest >= self.low) & (nearest <= self.high)
         return overlaps
+
+    def _factors(self, state: _Open, decided: int, later: int) -> Ints:
+        """All that the rest of this tile and the holes after it can multiply the product by."""
+        if state.hole not in self._later:
+            later_holes = np.ones(1, dtype=np.int64)
+            for index in range(state.hole + 1, len(self.group.holes)):
+                hole = self.group.holes[index]
+                every = frozenset(range(hole.parts))
+                later_holes = self._products(later_holes, hole.extent, every, index)
+            self._later[state.hole] = later_holes
+        beyond = frozenset(range(state.part + 1, self.group.holes[state.hole].parts))
+        factors = self._products(self._later[state.hole], decided, beyond, state.hole)
+        return self._products(factors, later, beyond | {state.part}, state.hole)
+
+    def _products(self, factors: Ints, amount: int, parts: frozenset[int], hole: int) -> Ints:
+        """With an amount that is dealt out to these parts of a hole; none above the bound."""
+        mine = self.group.of[hole] & parts
+        if not mine or amount == 1:
+            return factors
+        shares = np.array([amount] if mine == parts else divisors(amount), dtype=np.int64)
+        products = np.unique(factors[:, None] * shares)
+        return products[: max(1, int(np.searchsorted(products, self.high, "right")))]
 
 
 class _SharedRule(_Rule):

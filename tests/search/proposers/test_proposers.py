@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from writer_support import micro_writer
 
 from search_support import (
     Referee,
@@ -25,6 +26,7 @@ from tensorese.search.contracts import Proposal, Proposer, TaskState
 from tensorese.search.proposers.by_name import PROPOSERS, proposer_named
 from tensorese.search.proposers.evolution import SearchError
 from tensorese.search.proposers.random import RandomSearch
+from tensorese.search.proposers.tlm import TLMProposer
 from tensorese.search.rankers.online import OnlineRanker
 
 pytestmark = pytest.mark.null
@@ -40,7 +42,11 @@ every = pytest.mark.parametrize("name", list(PROPOSERS))
 
 
 def make(name: str, state: TaskState, seed: int) -> Proposer:
-    return proposer_named(name, _taught(state), seed)
+    proposer = proposer_named(name, _taught(state), seed)
+    for writes in (proposer, getattr(proposer, "writer", None)):
+        if isinstance(writes, TLMProposer):
+            writes.model = micro_writer()
+    return proposer
 
 
 def propose(proposer: Proposer, state: TaskState, n: int) -> list[Proposal]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -77,7 +77,7 @@ class TLMProposer(Proposer):
     ) -> None:
         self.ranker, self.seed, self.model = ranker, seed, model
         self.config = config or WritingConfig()
-        self._known: dict[str, _Prompted | None] = {}
+        self._known: dict[Hashable, _Prompted | None] = {}
 
     def propose(self, states: Sequence[TaskState], n: int) -> list[list[Proposal]]:
         return [self._propose(state, n) for state in states]
@@ -111,23 +111,32 @@ class TLMProposer(Proposer):
             return []
         wanted = max(self.config.least, self.config.per_program * n)
         rows = min(_MOST, math.ceil(2 * wanted / len(task.sketches)))
+        return [_legal_rows(state, group) for group in self.drawn(state, rows, seed)]
+
+    def drawn(self, state: TaskState, n: int, seed: int) -> list[Scored]:
+        """`n` rows of every sketch as they were written, doubles and dead ends (of probability 0)
+        among them."""
+        task = self._prompted(state)
+        if task is None:
+            return []
         parts = [
-            SketchDecoder(state.computed(sketch), grammar, rows)
+            SketchDecoder(state.computed(sketch), grammar, n)
             for sketch, grammar in zip(task.sketches, task.grammars, strict=True)
         ]
-        decoder = Decoder(parts)
-        logs = self._model(state).write(task.prompts, decoder, self.config.sampling, seed)
+        logs = self._model(state).write(task.prompts, Decoder(parts), self.config.sampling, seed)
         return [
-            _legal_rows(state, sketch, part.rows(), mine + prior)
+            Scored(sketch=sketch, rows=part.rows(), scores=mine + prior)
             for sketch, part, mine, prior in zip(
                 task.sketches, parts, logs, task.priors, strict=True
             )
         ]
 
     def _prompted(self, state: TaskState) -> _Prompted | None:
-        if state.workload.id not in self._known:
-            self._known[state.workload.id] = self._read(state)
-        return self._known[state.workload.id]
+        sketches = tuple(space.sketch.id for space in state.space.sketches)
+        key = (state.workload.id, state.platform.name, sketches, frozenset(state.barren))
+        if key not in self._known:
+            self._known[key] = self._read(state)
+        return self._known[key]
 
     def _read(self, state: TaskState) -> _Prompted | None:
         target = json.loads(state.platform.target)
@@ -158,12 +167,12 @@ def _any_row(space: DecisionSpace) -> Ints:
     return row
 
 
-def _legal_rows(state: TaskState, sketch: int, rows: Ints, logs: Floats64) -> Scored:
-    finished = np.flatnonzero(np.isfinite(logs))
-    rows, first = distinct(rows[finished])
-    logs = logs[finished][first]
-    legal = state.computed(sketch).legal(rows)
-    return Scored(sketch=sketch, rows=rows[legal], scores=logs[legal])
+def _legal_rows(state: TaskState, group: Scored) -> Scored:
+    finished = np.flatnonzero(np.isfinite(group.scores))
+    rows, first = distinct(group.rows[finished])
+    scores = group.scores[finished][first]
+    legal = state.computed(group.sketch).legal(rows)
+    return Scored(sketch=group.sketch, rows=rows[legal], scores=scores[legal])
 
 
 def writer_for(platform: Platform, folder: str | Path = "") -> TLM:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import torch
 
 from tensorese.features.programs import DataError
 from tensorese.language.sentence import UNKNOWN
-from tensorese.models.tlm import FASTEST, TLM, TLMNetwork, sized
+from tensorese.models.tlm import FASTEST, TLM, TLMConfig, TLMNetwork, sized
 from tensorese.training.language_model import LanguageConfig, LanguageTrainer, Stage
 from tensorese.training.random_sentences import random_programs
 from tensorese.training.recipes.base import DataSelection, Recipe, Trained, TrainingJob
@@ -20,7 +20,7 @@ from tensorese.training.sentence_data import Sentences, SentenceWriter, known_ta
 
 @dataclass(frozen=True, kw_only=True)
 class TLMRecipe(Recipe):
-    size: Literal["tiny", "small", "paper"] = "tiny"
+    network: TLMConfig = field(default_factory=lambda: sized("tiny"))
     style: Literal["best", "speed"] = "speed"
     """What fine-tuning shows: the best program of each task and sketch, as published, or all
     programs with their speed told beforehand."""
@@ -36,16 +36,14 @@ class TLMRecipe(Recipe):
 
     @classmethod
     def named(cls, kind: str, preset: str, selection: DataSelection) -> Self:
-        if preset in ("small", "paper"):
-            size: Any = preset
-            return cls(selection=selection, size=size)
-        return cls(selection=selection)
+        size = "tiny" if preset == "default" else preset
+        return cls(selection=selection, network=sized(size))
 
     def train(self, job: TrainingJob) -> Trained:
         targets = known_targets(job.stores)
         sentences = self._sentences(job, targets)
         torch.manual_seed(self.seed)
-        network = TLMNetwork(sized(self.size))
+        network = TLMNetwork(self.network)
         for number, stage in enumerate(self._stages()):
             self._run(network, sentences, stage, number, job)
         wish = UNKNOWN if self.style == "best" else FASTEST
