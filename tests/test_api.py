@@ -86,3 +86,15 @@ def test_inputs_to_verify_on_are_checked_and_kept(tmp_path: Path) -> None:
     options = {"trials": 4, "ranker": "none", "out": out, "compile": False}
     run = tensorese.tune(exported, tmp_path / "in.npz", **options)
     assert read_run(run.path).inputs["input"].tolist() == np.ones((4, 32)).tolist()
+
+
+def test_nothing_is_measured_first_and_measuring_goes_on(tmp_path: Path) -> None:
+    model = torch.nn.Linear(32, 16).eval()
+    exported = torch.export.export(model, (torch.zeros(4, 32),))
+    out = tmp_path / "run"
+    run = tensorese.tune(exported, trials=0, out=out, compile=False)
+    assert (run.state, run.trials, run.winners) == ("finished", 0, {}) and run.chosen
+    assert {best.latency for best in read_run(out).best.values()} == {None}
+    run = tensorese.tune(exported, trials=4, ranker="none", out=out, compile=False)
+    assert run.trials == 4 and not run.chosen
+    assert all(best.latency for best in read_run(out).best.values())

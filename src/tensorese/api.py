@@ -18,6 +18,7 @@ from tensorese.search.contracts import Proposer, Ranker
 from tensorese.search.loop.config import TuneConfig
 from tensorese.search.loop.events import Announcer, Callback
 from tensorese.search.loop.first_batch import open_records
+from tensorese.search.loop.instant import KNOWN, choose_instantly, judges_named
 from tensorese.search.loop.tune_tasks import RunOutcome, tune_tasks
 from tensorese.search.proposers.by_name import DEFAULT, check_name
 from tensorese.search.rankers.by_name import ranker_named
@@ -76,6 +77,22 @@ def tune(
         prepack=prepack,
         winograd=winograd,
     )
+    if config.trials == 0:
+        return _tune_instantly(
+            model,
+            inputs,
+            config=config,
+            target=Target.parse(target),
+            ranker=ranker,
+            proposer=proposer if isinstance(proposer, str) else proposer.name,
+            out=out,
+            warm=warm,
+            platform=platform,
+            announcer=Announcer(callbacks),
+            compile=compile,
+            begun=begun,
+            fixed={"shapes": shapes, "dims": dims, "values": values},
+        )
     peak = None
     if target == "host":
         peak = known_peak()  # before any process of ours is busy
@@ -129,6 +146,58 @@ def tune(
     return dataclasses.replace(run, certificate=build(run.path, announcer.on_note, until))
 
 
+def _tune_instantly(
+    model: Any,
+    inputs: Any,
+    *,
+    config: TuneConfig,
+    target: Target,
+    ranker: str | Ranker,
+    proposer: str,
+    out: str | Path | None,
+    warm: Sequence[str | Path],
+    platform: str,
+    announcer: Announcer,
+    compile: bool,
+    begun: float,
+    fixed: Mapping[str, Any],
+) -> RunOutcome:
+    """`tune` with nothing measured: no farm, and no device where one is lacking."""
+    where = target.platform(platform)
+    with open_records([*map(Path, warm), KNOWN], where.name) as records:
+        judges, remarks = judges_named(
+            ranker, proposer, where, records, on_cpu=target.is_cpu, seed=config.seed
+        )
+        from tensorese.workloads import load_network, tasks_of
+
+        source, arrays = _source(model, inputs)
+        network = load_network(source, **fixed)
+        arrays = _checked(network, arrays)
+        extracted = tasks_of(
+            network, target.to_json(), prepack=config.prepack, winograd=config.winograd
+        )
+        for note in (*remarks, *network.notes):
+            announcer.on_note(note)
+        run = choose_instantly(
+            extracted,
+            target=target,
+            platform=where,
+            judges=judges,
+            out=Path(out) if out is not None else default_out(network.name),
+            config=config,
+            model=network.source or network.name,
+            network=network.name,
+            proposer=proposer,
+            callbacks=[announcer],
+            started=begun,
+        )
+    _keep(source, arrays, run.path)
+    if not compile:
+        return run
+    certificate = build(run.path, announcer.on_note, network=network, timed=False)
+    return dataclasses.replace(run, certificate=certificate)
+
+
 def _source(model: Any, inputs: Any) -> tuple[Any, Any]:
     """What `load_network` takes, and the inputs that are left to verify with."""
     if isinstance(model, str | Path):
@@ -152,14 +221,24 @@ def _checked(network: Any, inputs: Any) -> dict[str, Any]:
     return checked
 
 
-def build(run: Path, say: Callable[[str], None], until: float | None = None) -> dict[str, Any]:
+def build(
+    run: Path,
+    say: Callable[[str], None],
+    until: float | None = None,
+    *,
+    network: Any = None,
+    timed: bool = True,
+) -> dict[str, Any]:
     """The library, its certificate and the report, from what the run folder holds.
 
-    Systems are timed as long as `until` allows, a time of `time.time`.
+    Systems are timed as long as `until` allows, a time of `time.time`. `network` is the run's,
+    where it was read already.
     """
     deploy: Any = importlib.import_module("tensorese.deploy")
     report: Any = importlib.import_module("tensorese.report")
-    certificate: dict[str, Any] = deploy.compile_run(run, on_step=say, until=until)
+    certificate: dict[str, Any] = deploy.compile_run(
+        run, on_step=say, until=until, network=network, timed=timed
+    )
     report.write_report(run)
     return certificate
 
@@ -190,5 +269,5 @@ def _require_device(target: Target) -> None:
     if not import_tvm().device(kind, 0).exist:
         raise TargetError(
             f"tuning for {kind} needs such a device on this machine, but none was found; "
-            "name target 'host', or run it where the device is"
+            "name target 'host', run it where the device is, or build without measuring: --trials 0"
         )

@@ -248,3 +248,14 @@ def _check_llvm_cpu(tvm: Any, spec: dict[str, Any]) -> None:
             f"LLVM has no CPU named {mcpu!r}{did_you_mean(mcpu, known)}; "
             f"this host is {codegen.llvm_get_system_cpu()!r}"
         )
+
+
+# LLVM's names of what a CPU does well or badly, and not of what it can do.
+_HABITS = ("allow-light-", "false-deps-", "fast", "no-bypass-", "prefer-", "slow-", "tuning-")
+
+
+def llvm_features(target: Target) -> set[str]:
+    """What LLVM takes the target's CPU to be able to do."""
+    tvm = import_tvm()
+    listed = tvm.target.codegen.llvm_get_cpu_features(tvm.target.Target(target.to_dict()))
+    return {str(name) for name in listed if not str(name).startswith(_HABITS)}

@@ -55,3 +55,19 @@ def test_lines_for_people() -> None:
     assert lines[2].split()[-1] == "500.00x" and "one run" in lines[2]
     text = "\n".join(lines)
     assert "not installed" in text and "softmax is untuned" in text and "agree with torch" in text
+
+
+def test_lines_of_what_was_neither_timed_nor_verified() -> None:
+    unmeasured = {"programs": {"a": "evolution", "b": "store"}, "judged_for": "near-2c"}
+    certificate = {
+        "platform": "here-2c",
+        "unmeasured": unmeasured,
+        "verification": {"against": {}, "replaced": {}, "skipped": "no cuda device is here"},
+    }
+    first, second, third = lines_of(certificate)
+    assert first.startswith("nothing was timed to choose 2 programs")
+    assert first.endswith("speaks for near-2c, the nearest to here-2c")
+    assert "was not timed" in second
+    assert third == "outputs were not verified: no cuda device is here"
+    unmeasured["judged_for"] = "here-2c"
+    assert lines_of(certificate)[0].endswith("speaks for its own platform")

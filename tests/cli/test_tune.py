@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,11 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tensorese.cli import run as run_cli
 from tensorese.deploy import compile as compiling
+from tensorese.deploy import load
 from tensorese.records.store import Store
+from tensorese.targets import Target
 
 pytestmark = pytest.mark.tvm
 
@@ -111,6 +115,53 @@ def check_library(model: Path, out: Path, tuned: Callable[..., list[dict[str, An
     assert not [event for event in again if event["event"] == "batch"]
 
 
+def test_a_library_in_seconds_and_nothing_measured(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    assert run_cli(["tune", str(model), "--trials", "0", "--out", str(out)]) == 0
+    said = capsys.readouterr()
+    for line in (
+        r"nothing is measured: .* chooses",
+        r"tuning small: \d+ tasks on .*, measuring nothing",
+        r"x1: not timed, from (evolution|store)",
+    ):
+        assert re.search(line, said.err), line
+    for line in (
+        r"programs chosen for \d+ tasks with 0 trials in \d+ s \(nothing was measured\)",
+        r"nothing was timed to choose \d+ programs: the model that chose them speaks for",
+        r"the library was not timed: tensorese bench",
+        r"outputs agree with torch: ",
+    ):
+        assert re.search(line, said.out), line
+    certificate = json.loads((out / "certificate.json").read_text())
+    assert "latency" not in certificate and "kernels" not in certificate
+    assert certificate["verification"]["against"]["torch"]["passed"]
+    assert set(certificate["unmeasured"]["programs"]) == set(certificate["tasks"]["tuned"])
+    assert certificate["database"]["records"] == 0
+    assert not list((out / "store").glob("journal*"))
+    report = (out / "report.html").read_text()
+    assert "Nothing was timed to choose" in report and "not timed, from" in report
+    x = np.ones((1, 3, 8, 8), np.float32)
+    assert np.isfinite(load(out)(x)).all()
+
+
+def test_a_library_for_a_machine_that_is_not_here(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elsewhere = "emeraldrapids" if Target.parse("host").mcpu != "emeraldrapids" else "znver5"
+    target = json.dumps({"kind": "llvm", "mcpu": elsewhere, "num-cores": 8})
+    arguments = ["tune", str(model), "--trials", "0", "--target", target, "--json"]
+    assert run_cli([*arguments, "--out", str(tmp_path / "run")]) == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    certificate = events[-1]["certificate"]
+    assert f"of {elsewhere}" in certificate["verification"]["skipped"]
+    assert certificate["verification"]["against"] == {}
+    assert events[-1]["latencies"] == {} and events[-1]["chosen"]
+    assert (tmp_path / "run" / "library.so").stat().st_size > 0
+    assert "were not verified: this machine" in (tmp_path / "run" / "report.html").read_text()
+
+
 def test_ctrl_c_ends_well_and_the_same_command_goes_on(model: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     options = (model, "--model", "none", "--out", out, "--no-compile", "--trials")
@@ -154,7 +205,10 @@ def test_killed_nothing_that_was_told_is_lost(model: Path, tmp_path: Path) -> No
     [
         (["zoo:resnet81", "--trials", "4"], "the zoo has no network 'resnet81'"),
         (["no_such_file.onnx", "--trials", "4"], "a model must be a file"),
-        (["zoo:resnet18", "--trials", "0"], "--trials must be at least 1"),
+        (["zoo:resnet18", "--trials", "-1"], "--trials must not be negative"),
+        (["zoo:resnet18", "--trials", "0", "--minutes", "5"], "but --trials 0 measures nothing"),
+        (["zoo:resnet18", "--trials", "0", "--model", "none"], "but got --model none"),
+        (["zoo:resnet18", "--trials", "0", "--target", "metal"], "a target must be"),
         (["zoo:resnet18", "--minutes", "-1"], "--minutes must be positive"),
         (["zoo:resnet18", "--target", "cuda", "--trials", "4"], "needs a CUDA device"),
         (["zoo:resnet18", "--target", "cuda:h200", "--trials", "4"], "needs such a device"),

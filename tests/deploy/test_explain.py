@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,14 @@ def test_rounds_are_summed_up_by_their_medians() -> None:
     found = summary([[1.0, 2.0, 30.0], [4.0, 4.0], [3.0]])
     assert found["latency"] == 3.0 and found["best"] == 1.0 and found["runs"] == 6
     assert found["rounds"] == [2.0, 4.0, 3.0] and found["spread"] == pytest.approx(2 / 3)
+
+
+def test_a_program_that_was_not_timed_promises_nothing() -> None:
+    run = run_with(c=1e-3, d=2e-3)
+    chosen = replace(run.best["c"], latency=None, origin="evolution:x")
+    run = replace(run, best={**run.best, "c": chosen})
+    assert sum_of_tasks(run) == pytest.approx(4e-3)
+    (row,) = kernel_rows([{"kernel": "conv_tuned", "secs": 0.1, "calls": 1}], applied(), run)
+    assert (row["promised"], row["origin"]) == (None, "evolution:x")
+    (cause, *_) = explain(0.1, [row], run)["causes"]
+    assert cause == "conv_tuned has a program that was not timed: 100 ms"

@@ -223,3 +223,30 @@ def test_ticks_are_round_and_inside(low: float, high: float) -> None:
     found = ticks(low, high)
     assert 1 <= len(found) <= 7
     assert all(low <= value <= high * (1 + 1e-9) for value in found)
+
+
+def test_programs_that_nobody_timed_have_no_numbers(tmp_path: Path) -> None:
+    chosen = {"latency": None, "origin": "evolution:<x>"}
+    run = write(tmp_path / "run", head(8, 16), [], [])
+    (run / "best.json").write_text(json.dumps({workload(8).id: chosen}))
+    unmeasured = {"programs": {workload(8).id: "evolution:<x>"}, "judged_for": "elsewhere-2c"}
+    checks = {"against": {"torch": {"passed": True, "max_error": 1e-7}}}
+    certificate = {"platform": "here", "unmeasured": unmeasured, "verification": checks}
+    (run / "certificate.json").write_text(json.dumps(certificate))
+    report = gather(run)
+    assert [task.chosen for task in report.tasks] == ["evolution:<x>", ""]
+    assert math.isnan(report.sum_of_tasks)
+    text = write_report(run).read_text()
+    assert "Nothing was timed to choose 1 of the programs" in text
+    assert "speaks for elsewhere-2c, the library is for here" in text
+    assert "verified against torch (1.0e-07)" in text and "was not timed" in text
+    assert "not timed, from evolution:&lt;x&gt;" in text
+    assert "nan" not in text.lower() and "Not compiled yet" not in text
+    certificate["verification"] = {"against": {}, "skipped": "no cuda device"}
+    (run / "certificate.json").write_text(json.dumps(certificate))
+    assert "Outputs were not verified: no cuda device." in write_report(run).read_text()
+    kernels = [{"kernel": "a", "secs": 1e-3, "calls": 1, "promised": None, "origin": "x"}]
+    timed = {"latency": {"tuned": {"latency": 2e-3}}, "kernels": kernels, "explanation": {}}
+    (run / "bench.json").write_text(json.dumps(timed))
+    text = write_report(run).read_text()
+    assert "Chosen without timing: 1 ms." in text and "Without a tuned program" not in text

@@ -38,7 +38,25 @@ def compile_command(run: Path, unpacked: bool, as_json: bool) -> None:
 
 
 def lines_of(result: dict[str, Any]) -> list[str]:
-    """Latencies and what explains them, for people."""
+    """Latencies and what explains them, for people; what was not timed or verified says so."""
+    return [*_unmeasured(result), *_latencies(result), *_verified(result.get("verification", {}))]
+
+
+def _unmeasured(result: dict[str, Any]) -> list[str]:
+    chosen = result.get("unmeasured")
+    if not chosen:
+        return []
+    own, named = chosen["judged_for"], result["platform"]
+    whom = "its own platform" if own == named else f"{own}, the nearest to {named}"
+    return [
+        f"nothing was timed to choose {len(chosen['programs'])} programs: the model that chose "
+        f"them speaks for {whom}"
+    ]
+
+
+def _latencies(result: dict[str, Any]) -> list[str]:
+    if "latency" not in result:
+        return ["the library was not timed: tensorese bench RUN does, where it runs"]
     latency = result["latency"]
     tuned = float(latency["tuned"]["latency"])
     lines = []
@@ -56,7 +74,12 @@ def lines_of(result: dict[str, Any]) -> list[str]:
     lines += [f"  {cause}" for cause in explanation["causes"]]
     for why in result.get("disturbed", []):
         lines.append(f"the machine was disturbed, these times are no measure: {why}")
-    verification = result.get("verification", {})
+    return lines
+
+
+def _verified(verification: dict[str, Any]) -> list[str]:
+    skipped = verification.get("skipped")
+    lines = [f"outputs were not verified: {skipped}"] if skipped else []
     for row in verification.get("replaced", {}).values():
         lines.append(f"{row['name']} was wrong and runs untuned: {row['error']:.1e} off")
     for kind, says in (("constant", "is the same for both inputs"), ("undefined", "holds NaN")):

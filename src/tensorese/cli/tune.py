@@ -14,7 +14,7 @@ _PATH = click.Path(path_type=Path)
 @click.command()
 @click.argument("model")
 @click.option("--target", default="host", show_default=True, help="host, cuda or JSON.")
-@click.option("--trials", type=int, default=None, help="Programs to measure, in total.")
+@click.option("--trials", type=int, default=None, help="Programs to measure; 0 for none.")
 @click.option("--minutes", type=float, default=None, help="Wall-clock limit, everything included.")
 @click.option("--model", "ranker", default="auto", show_default=True, help="auto, none or DIR.")
 @click.option("--proposer", default="evolution", show_default=True, help="Or annealing, random.")
@@ -62,6 +62,7 @@ def tune(
 ) -> int:
     """Tune MODEL: a .onnx or .pt2 file, or zoo:NAME[@shape]. Ends with a library and a report.
 
+    With --trials 0 a model chooses every program: a library in seconds, for any target.
     --trials and --minutes are totals: the same command again goes on where it stopped, and does
     nothing once they are used up. With neither, it ends after 10 minutes. Ctrl-C finishes the
     current measurement and builds the best so far (exit code 130).

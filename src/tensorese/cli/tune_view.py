@@ -48,6 +48,8 @@ class View(Callback):
         if run.state == "interrupted":
             click.echo(f"interrupted after {run.trials} trials; the same command goes on")
         tuned = f"{len(run.winners)} tasks tuned"
+        if run.chosen:
+            tuned = f"programs chosen for {len(run.chosen)} tasks"
         click.echo(f"{tuned} with {run.trials} trials in {run.seconds:.0f} s ({run.reason})")
         if run.certificate:
             from tensorese.cli.compile import lines_of
@@ -105,6 +107,7 @@ class JsonView(View):
             trials=run.trials,
             seconds=run.seconds,
             latencies={task: winner.latency for task, winner in run.winners.items()},
+            chosen=run.chosen,
             certificate=run.certificate,
         )
 
@@ -144,6 +147,8 @@ class LineView(View):
         peak = believed(self.peak, (task.gflops or 0.0 for task in event.tasks))
         for task in event.tasks:
             latency = f"{task.latency * 1e3:.4f} ms" if task.latency else "untuned"
+            if task.chosen:
+                latency = f"not timed, from {task.chosen}"
             rate = f", {task.gflops:.1f} GFLOPS" if task.gflops else ""
             if task.gflops and peak:
                 rate += f" ({100 * task.gflops / peak:.0f} % of peak)"
@@ -219,7 +224,7 @@ def _limits(limits: dict[str, Any]) -> str:
         parts.append(f"{limits['trials']} trials")
     if limits.get("seconds"):
         parts.append(_span(limits["seconds"]))
-    return " or ".join(parts)
+    return " or ".join(parts) or "measuring nothing"
 
 
 def _span(seconds: float) -> str:

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from tensorese.deploy.disturbance import others, read_clocks, slowed, unsteady
 from tensorese.deploy.errors import DeployError
 from tensorese.deploy.explain import explain, kernel_rows
 from tensorese.deploy.folder import TunedRun, read_run
+from tensorese.deploy.here import why_not_here
 from tensorese.deploy.systems import available, is_onnx
 from tensorese.deploy.verify import WrongKernel, inputs_of, verify
 from tensorese.records.run_folder import CERTIFICATE, DATABASE, write_object
@@ -51,20 +53,29 @@ def compile_run(
     timing: Timing | None = None,
     prepack: bool = True,
     until: float | None = None,
+    network: Any = None,
+    timed: bool = True,
 ) -> dict[str, Any]:
     """Builds the network with its best programs, verifies and times it; returns the certificate.
 
     Without `prepack` the programs read weights in the network's own order. A kernel whose outputs
     differ is replaced by its untuned form; where that does not help nothing is shipped, and an
     earlier library stays as it was. Systems are timed as long as `until`, a time of `time.time`,
-    allows.
+    allows; not `timed`, none is. `network` is the run's, where it was read already. A library that
+    cannot run on this machine is built, not verified, and its certificate says so.
     """
     started = time.monotonic()
     tuned_run = read_run(run)
+    elsewhere = why_not_here(Target.from_json(tuned_run.target))
     with tempfile.TemporaryDirectory(prefix="tensorese-") as name:
         scratch = Path(name)
-        built = prepare_run(tuned_run, on_step, prepack=prepack)
+        built = prepare_run(tuned_run, on_step, prepack=prepack, network=network)
         tuned = scratch / "tuned.so"
+        if elsewhere or not timed:
+            tuned, certificate = _untimed(built, tuned, elsewhere, on_step)
+            certificate["seconds"] = time.monotonic() - started
+            _ship(built, tuned, certificate)
+            return certificate
         on_step(f"compiling {len(built.applied.tuned)} tuned kernels")
         build_library(built.applied.module, tuned_run.target, tuned)
         build_library(built.direct, tuned_run.target, scratch / "untuned.so")
@@ -78,6 +89,46 @@ def compile_run(
         certificate["seconds"] = time.monotonic() - started
         _ship(built, tuned, certificate)
     return certificate
+
+
+def _untimed(
+    built: Built, library: Path, elsewhere: str, on_step: Step
+) -> tuple[Path, dict[str, Any]]:
+    """The library and its certificate, verified by the source alone, which loads meanwhile.
+
+    Where the library cannot run, or no source is there, the reason takes the place of checks.
+    """
+    run, kernels = built.run, len(built.applied.tuned)
+    if elsewhere:
+        on_step(f"compiling {kernels} kernels; they are not verified: {elsewhere}")
+        build_library(built.applied.module, run.target, library)
+        skipped = {"against": {}, "replaced": {}, "skipped": elsewhere}
+        return library, _certificate(built, library) | {"verification": skipped}
+    with Arena(library.parent, inputs_of(built), Target.from_json(run.target).threads) as arena:
+        with ThreadPoolExecutor(1) as pool:
+            loading = pool.submit(_add_source, arena, run)
+            on_step(f"compiling {kernels} kernels")
+            build_library(built.applied.module, run.target, library)
+            loading.result()
+        if not arena.contenders and run.kind == "llvm":
+            untuned = library.with_name("untuned.so")
+            build_library(built.direct, run.target, untuned)
+            arena.add("untuned", built.contender(untuned))
+        arena.add("tuned", built.contender(library))
+        on_step("verifying outputs")
+        built, library, checks = _verified(built, arena, library, on_step)
+    return library, _certificate(built, library) | {"verification": checks}
+
+
+def _add_source(arena: Arena, run: TunedRun) -> None:
+    if run.kind == "llvm":  # elsewhere it is asked in this process
+        name = source_of(run.model)
+        arena.add(name, {"kind": name, "model": run.model}, optional=True)
+
+
+def source_of(model: str) -> str:
+    """The system that the network was written for."""
+    return "onnxruntime" if is_onnx(model) else "torch"
 
 
 def _verified(
@@ -99,10 +150,12 @@ def _verified(
             arena.swap("tuned", built.contender(library))
 
 
-def prepare_run(run: TunedRun, on_step: Step, *, prepack: bool = True) -> Built:
+def prepare_run(
+    run: TunedRun, on_step: Step, *, prepack: bool = True, network: Any = None
+) -> Built:
     """The network again, by the road its tasks came; its programs applied."""
     on_step(f"preparing {run.network}")
-    network = load_network(run.model)
+    network = load_network(run.model) if network is None else network
     network = replace(network, given={**network.given, **checked_inputs(network, run.inputs)})
     prepared = prepare(network.module, run.target, prepack=run.prepack, winograd=run.winograd)
     applied = apply_programs(prepared, run.best, run.target, prepack=prepack)
@@ -124,7 +177,7 @@ def make_arena(
     The source always checks whether outputs are right; a rival needs time before `until`.
     """
     run = built.run
-    source = "onnxruntime" if is_onnx(run.model) else "torch"
+    source = source_of(run.model)
     arena = Arena(scratch, inputs_of(built), Target.from_json(run.target).threads)
     try:
         for name, path in libraries.items():
@@ -182,7 +235,17 @@ def _certificate(built: Built, library: Path) -> dict[str, Any]:
             "tuned": {workload: names.get(workload, "") for workload in sorted(tuned)},
             "untuned": {workload: names.get(workload, "") for workload in sorted(untuned)},
         },
+        **_unmeasured(run),
     }
+
+
+def _unmeasured(run: TunedRun) -> dict[str, Any]:
+    """Which programs a model chose and nobody timed, who proposed each, and for which platform
+    the model speaks."""
+    origins = {id_: best.origin for id_, best in run.best.items() if best.latency is None}
+    if not origins:
+        return {}
+    return {"unmeasured": {"programs": origins, "judged_for": run.judged_for}}
 
 
 def weights_sha256(module: Any) -> str:

@@ -21,11 +21,17 @@ def write_database(
             program=run.best[workload_id].program(workload),
             platform=platform,
             status=Status.OK,
-            run_secs=(run.best[workload_id].latency,),
+            run_secs=(latency,),
             origin="best",
         )
         for workload_id, workload in workloads.items()
         if workload_id in run.best
+        for latency in (run.best[workload_id].latency,)
+        if latency is not None
     ]
     exported = write_metaschedule(records, folder)
-    return {"records": exported.written, "skipped": dict(exported.skipped)}
+    skipped = dict(exported.skipped)
+    untimed = sum(best.latency is None for best in run.best.values())
+    if untimed:  # TVM finds no record without a time
+        skipped["not measured"] = untimed
+    return {"records": exported.written, "skipped": skipped}

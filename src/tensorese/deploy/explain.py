@@ -17,14 +17,17 @@ def sum_of_tasks(run: TunedRun) -> float:
     """Weight times best latency, over the tasks that have one."""
     weights = {str(task["workload"]): int(task["weight"]) for task in run.tasks}
     return sum(
-        best.latency * weights.get(workload, best.weight) for workload, best in run.best.items()
+        best.latency * weights.get(workload, best.weight)
+        for workload, best in run.best.items()
+        if best.latency is not None
     )
 
 
 def kernel_rows(
     profile: Sequence[Mapping[str, Any]], applied: Applied, run: TunedRun
 ) -> list[dict[str, Any]]:
-    """A run's kernels with the time their task promised; `None` for what was never tuned."""
+    """A run's kernels with the time their task promised; `None` for what was never timed, with the
+    `origin` of its program where one was chosen all the same."""
     rows = []
     for row in profile:
         name = str(row["kernel"])
@@ -32,10 +35,11 @@ def kernel_rows(
             continue
         workload = applied.tuned.get(name)
         best = run.best.get(workload) if workload else None
-        promised = best.latency * int(row["calls"]) if best else None
-        rows.append(
-            {**row, "workload": workload or applied.untuned.get(name), "promised": promised}
-        )
+        alone = best.latency if best else None
+        promised = None if alone is None else alone * int(row["calls"])
+        where = {"workload": workload or applied.untuned.get(name), "promised": promised}
+        origin = {"origin": best.origin} if best and alone is None else {}
+        rows.append({**row, **where, **origin})
     return rows
 
 
@@ -79,6 +83,8 @@ def _causes(latency: float, rows: Sequence[Mapping[str, Any]], between: float) -
 
 
 def _why(row: Mapping[str, Any]) -> str:
+    if row.get("origin"):
+        return "has a program that was not timed"
     is_transform = "winograd_" in str(row["kernel"])
     return "has a fixed program" if is_transform else "has no tuned program"
 

@@ -34,6 +34,8 @@ class TunedRun:
     """Whether its tasks leave the order of constant weights to the schedule."""
     winograd: bool = False
     """Whether convolutions may go by Winograd's algorithm; runs of before did not."""
+    judged_for: str = ""
+    """The platform that the model which chose unmeasured programs speaks for."""
     inputs: Mapping[str, Array] = field(default_factory=dict)
     """Given by the user to verify with, by name."""
 
@@ -61,6 +63,7 @@ def read_run(path: str | os.PathLike[str]) -> TunedRun:
             best=folder.best(),
             prepack=bool(config.get("prepack", True)),
             winograd=bool(config.get("winograd", False)),
+            judged_for=str(config.get("judged_for", "")),
             inputs=read_inputs(folder.path / INPUTS) if (folder.path / INPUTS).exists() else {},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -68,7 +68,9 @@ def _references(
     """
     name = "onnxruntime" if is_onnx(built.run.model) else "torch"
     references: dict[str, list[list[Array]] | str] = {
-        "untuned": [arena.outputs("untuned", at) for at in range(len(inputs))]
+        one: [arena.outputs(one, at) for at in range(len(inputs))]
+        for one in ("untuned",)
+        if one in arena.contenders
     }
     if name in arena.contenders:
         source = [arena.outputs(name, at) for at in range(len(inputs))]
@@ -133,7 +135,7 @@ def _blame(built: Built, arena: Arena, at: int, rule: str) -> DeployError:
 
 def _same_kernels(built: Built, arena: Arena) -> str:
     """The contender with the tuned library's kernels, none of them tuned."""
-    if not built.by_winograd:
+    if not built.by_winograd and "untuned" in arena.contenders:
         return "untuned"
     path = arena.scratch / f"{_SAME_KERNELS}.so"
     build_library(built.prepared, built.run.target, path)

@@ -86,6 +86,11 @@ class Model(ABC):
         """`[N, voters]`: log2 of speed against the task's best, at most 0."""
         return -softplus(-self.opinions(inputs, platform)) / np.float32(math.log(2.0))
 
+    def by_member(self, inputs: Any, platform: str) -> Floats32:
+        """`[N, members]`: the same, averaged over the voters of each part that learnt alone."""
+        speeds: Floats32 = self.speeds(inputs, platform).mean(1, keepdims=True)
+        return speeds
+
     def rank(self, inputs: Any, platform: str) -> Floats32:
         """`[N]`: higher is faster; compares programs of one task only."""
         scores: Floats32 = self.opinions(inputs, platform).mean(1)

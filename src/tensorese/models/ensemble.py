@@ -40,6 +40,10 @@ class Ensemble(Model):
     def speeds(self, inputs: Any, platform: str) -> Floats32:
         return self._together(platform, lambda model: model.speeds(inputs, platform))
 
+    def by_member(self, inputs: Any, platform: str) -> Floats32:
+        known = [m.model for m in self.members if platform in m.model.platforms]
+        return np.concatenate([model.by_member(inputs, platform) for model in known], axis=1)
+
     def _together(self, platform: str, ask: Callable[[Model], Floats32]) -> Floats32:
         self.head_index(platform)
         return np.concatenate(

@@ -96,7 +96,8 @@ class BestProgram:
     sketch: Sketch
     decisions: tuple[int, ...]
     tail: str
-    latency: float
+    latency: float | None
+    """Seconds; None where a model chose it and nothing was measured."""
     name: str
     """Of its task, as are `weight` and `flops`."""
     weight: int
@@ -104,6 +105,8 @@ class BestProgram:
     remeasured: tuple[float, ...] = ()
     """Seconds of its turns as a finalist."""
     verified: bool = False
+    origin: str = ""
+    """Who proposed a program that was not measured."""
 
     def program(self, workload: Workload) -> Program:
         return Program(
@@ -119,6 +122,7 @@ class BestProgram:
             "decisions": list(self.decisions),
             "tail": self.tail,
             "latency": self.latency,
+            "origin": self.origin,
             "remeasured": list(self.remeasured),
             "verified": self.verified,
             "name": self.name,
@@ -134,10 +138,11 @@ class BestProgram:
             sketch=Sketch(dialect=str(sketch["dialect"]), body=str(sketch["body"]), slots=slots),
             decisions=tuple(int(value) for value in row["decisions"]),
             tail=str(row.get("tail", "")),
-            latency=float(row["latency"]),
+            latency=None if row["latency"] is None else float(row["latency"]),
             name=str(row["name"]),
             weight=int(row["weight"]),
             flops=float(row["flops"]),
             remeasured=tuple(float(secs) for secs in row.get("remeasured", ())),
             verified=bool(row.get("verified", False)),
+            origin=str(row.get("origin", "")),
         )

@@ -28,6 +28,8 @@ class TaskReport:
     latency: float = math.nan
     trials: int = 0
     failures: int = 0
+    chosen: str = ""
+    """Who proposed the program of a task that nobody timed."""
     history: list[Point] = field(default_factory=list)
     """Trials of this task so far against its best seconds."""
 
@@ -110,6 +112,7 @@ def _tasks(
             flops=_number(row.get("flops")),
             latency=_number(best.get(workload, {}).get("latency")),
             failures=failed[workload],
+            chosen=_chosen(best.get(workload, {})),
         )
     for batch in batches:
         task = tasks.get(str(batch.get("task")))
@@ -121,6 +124,11 @@ def _tasks(
         if math.isnan(task.latency) and task.history:
             task.latency = task.history[-1][1]
     return list(tasks.values())
+
+
+def _chosen(entry: Mapping[str, Any]) -> str:
+    timed = entry.get("latency") is not None
+    return "" if timed or not entry else str(entry.get("origin") or "unknown")
 
 
 def _progress(

@@ -46,8 +46,16 @@ def _summary(
     slower = sum(max(0.0, _excess(row)) for row in known)
     parts = [f"{kernels} kernels, the {min(kernels, _SHOWN)} that add most to the sum of tasks."]
     parts.append(f"Slower in place than alone: {slower * 1e3:.3g} ms in all.")
-    if len(known) < kernels:
-        untuned = sum(float(row["secs"]) for row in rows if row.get("promised") is None)
+    chosen = [row for row in rows if row.get("origin")]
+    if chosen:
+        secs = sum(float(row["secs"]) for row in chosen)
+        parts.append(f"Chosen without timing: {secs * 1e3:.3g} ms.")
+    if len(known) + len(chosen) < kernels:
+        untuned = sum(
+            float(row["secs"])
+            for row in rows
+            if row.get("promised") is None and not row.get("origin")
+        )
         parts.append(f"Without a tuned program: {untuned * 1e3:.3g} ms.")
     if isinstance(between, int | float) and math.isfinite(between):
         where = "between kernels" if between >= 0 else "gained when nobody watches the kernels"
@@ -64,12 +72,13 @@ def _row(row: Mapping[str, Any], task: TaskReport | None, total: float) -> str:
     name = task.name if task else str(row["kernel"])
     shapes = " ".join(task.shapes) if task else ""
     alone = row.get("promised")
+    without = "not timed" if row.get("origin") else "untuned"
     cells = [
         f'<td>{escape(name)}<div class="small">{escape(shapes)}</div></td>',
         f"<td>{escape(task.operator if task else '')}</td>",
         _cell(str(row["calls"])),
         _cell(f"{float(row['secs']) * 1e3:.3f}"),
-        _cell(f"{float(alone) * 1e3:.3f}" if alone is not None else "untuned"),
+        _cell(f"{float(alone) * 1e3:.3f}" if alone is not None else without),
         _cell(f"{_excess(row) * 1e3:+.3f}" if alone is not None else "-"),
         _cell(f"{100 * float(row['secs']) / total:.1f} %" if total else "-"),
     ]

@@ -88,6 +88,12 @@ def _head(report: Report) -> str:
 
 def _end_to_end(report: Report) -> str:
     latency = _latencies(report)
+    if not latency and report.certificate:
+        checks = f"{_unmeasured(report)}{_verified(report)}"
+        return (
+            f"<h2>End to end</h2>{checks}<p>The library was not timed: "
+            "<code>tensorese bench</code> does, where it runs.</p>"
+        )
     if not latency:
         return (
             "<h2>End to end</h2><p>Not compiled yet: <code>tensorese compile</code> builds, "
@@ -103,10 +109,31 @@ def _end_to_end(report: Report) -> str:
         for name, value in shown
     ]
     chart = svg.bars(made, title="latency of each system", cap=1.5 * max(others, default=math.inf))
-    checks = report.certificate.get("verification", {}).get("against", {})
+    return (
+        f"<h2>End to end</h2>{_unmeasured(report)}{chart}{_verified(report)}{_explanation(report)}"
+    )
+
+
+def _unmeasured(report: Report) -> str:
+    """That nothing was timed to choose programs, and for which platform the model speaks."""
+    chosen = report.certificate.get("unmeasured")
+    if not chosen:
+        return ""
+    line = (
+        f"Nothing was timed to choose {len(chosen['programs'])} of the programs: the model that "
+        f"chose them speaks for {chosen['judged_for']}, the library is for "
+        f"{report.certificate.get('platform', '')}."
+    )
+    return f"<p>{escape(line)}</p>"
+
+
+def _verified(report: Report) -> str:
+    verification = report.certificate.get("verification", {})
+    if verification.get("skipped"):
+        return f"<p>Outputs were not verified: {escape(str(verification['skipped']))}.</p>"
+    checks = verification.get("against", {})
     verified = [f"{n} ({v['max_error']:.1e})" for n, v in checks.items() if v.get("passed")]
-    checked = f"<p>Outputs verified against {escape(', '.join(verified))}.</p>" if verified else ""
-    return f"<h2>End to end</h2>{chart}{checked}{_explanation(report)}"
+    return f"<p>Outputs verified against {escape(', '.join(verified))}.</p>" if verified else ""
 
 
 def _explanation(report: Report) -> str:
@@ -171,7 +198,7 @@ def _task_row(task: TaskReport, total: float, peak: float) -> str:
     share = 100 * task.weight * task.latency / total if total else math.nan
     shapes = escape(" ".join(task.shapes))
     cells = [
-        f'<td>{escape(task.name)}<div class="small">{shapes}</div></td>',
+        f'<td>{escape(task.name)}<div class="small">{shapes}{_origin(task)}</div></td>',
         f"<td>{escape(task.operator)}</td>",
         _cell(str(task.weight)),
         _cell(_fixed(task.latency * 1e3, 3)),
@@ -182,6 +209,10 @@ def _task_row(task: TaskReport, total: float, peak: float) -> str:
         cells.append(_cell(_fixed(100 * task.gflops / peak, 0)))
     cells += [_cell(str(task.trials)), _cell(str(task.failures))]
     return f"<tr>{''.join(cells)}<td>{svg.sparkline(task.history)}</td></tr>"
+
+
+def _origin(task: TaskReport) -> str:
+    return f" not timed, from {escape(task.chosen)}" if task.chosen else ""
 
 
 def _cell(text: str) -> str:

@@ -200,7 +200,7 @@ def test_tasks_are_selected_by_name_operator_and_id(tasks: list[Task]) -> None:
         select(tasks, ["matmol16"])
 
 
-@pytest.mark.parametrize("limits", [{"trials": 0}, {"minutes": 0.0}, {"early_stopping": -1}])
+@pytest.mark.parametrize("limits", [{"trials": -1}, {"minutes": 0.0}, {"early_stopping": -1}])
 def test_senseless_limits_are_refused(limits: dict[str, Any]) -> None:
     with pytest.raises(TuneError):
         TuneConfig(**limits)

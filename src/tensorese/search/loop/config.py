@@ -19,7 +19,8 @@ class TuneConfig:
     """Limits count over all sittings of a run; without any it ends after `DEFAULT_MINUTES`."""
 
     trials: int | None = None
-    """In total, over all tasks; failed candidates count, re-measured finalists do not."""
+    """In total, over all tasks; failed candidates count, re-measured finalists do not. With 0
+    nothing is measured: models choose."""
     minutes: float | None = None
     """Wall-clock from the start of the process, finalists, compiling and the report included."""
     batch: int = 16
@@ -39,10 +40,15 @@ class TuneConfig:
     """Whether 3x3 convolutions may go by Winograd's algorithm (CPUs)."""
 
     def __post_init__(self) -> None:
-        if self.trials is not None and self.trials < 1:
+        if self.trials is not None and self.trials < 0:
             raise TuneError(
-                f"--trials must be at least 1, but got {self.trials}; to build a network without "
-                "tuning it, use TVM itself"
+                f"--trials must not be negative, but got {self.trials}; 0 chooses programs by a "
+                "model and measures nothing"
+            )
+        if self.trials == 0 and self.minutes is not None:
+            raise TuneError(
+                f"--minutes limits measuring, but --trials 0 measures nothing, and got "
+                f"--minutes {self.minutes:g} beside it; leave one of them out"
             )
         if self.minutes is not None and not self.minutes > 0:
             raise TuneError(f"--minutes must be positive, but got {self.minutes:g}")

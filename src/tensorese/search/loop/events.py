@@ -29,6 +29,8 @@ class TaskLine:
     """Seconds, the best so far."""
     note: str = ""
     """Why it is not tuned, or not any longer."""
+    chosen: str = ""
+    """Who proposed its program, where that was chosen without measuring."""
 
     @property
     def gflops(self) -> float | None:

@@ -50,6 +50,8 @@ class RunOutcome:
     seconds: float
     winners: dict[str, Winner]
     """By workload id."""
+    chosen: dict[str, str] = field(default_factory=dict)
+    """Who proposed each program that was chosen without measuring, by workload id."""
     earlier: float = 0.0
     """Seconds of earlier sittings."""
     certificate: dict[str, Any] = field(default_factory=dict)
@@ -86,15 +88,13 @@ def tune_tasks(
         ranker = BuildCostRanker(ranker)
     if isinstance(proposer, str):
         proposer = proposer_named(proposer, ranker, config.seed, platform)
-    head = RunHead(
+    head = head_of(
+        tasks,
+        target=target,
+        platform=platform,
         model=model,
         network=network,
-        target=target.to_json(),
-        platform=platform.name,
-        tasks=[_described(task) for task in tasks],
-        toolchain=_tools(target),
         config={**config.to_dict(), "ranker": ranker.name, "proposer": proposer.name},
-        environment=environment(),
         peak_gflops=peak_gflops,
     )
     chosen = select(tasks, config.tasks)
@@ -130,6 +130,29 @@ def tune_tasks(
         seconds=float(folder.head["seconds"]),
         winners=winners,
         earlier=tuner.budget.earlier,
+    )
+
+
+def head_of(
+    tasks: Sequence[Task],
+    *,
+    target: Target,
+    platform: Platform,
+    model: str,
+    network: str,
+    config: dict[str, Any],
+    peak_gflops: float | None = None,
+) -> RunHead:
+    return RunHead(
+        model=model,
+        network=network,
+        target=target.to_json(),
+        platform=platform.name,
+        tasks=[_described(task) for task in tasks],
+        toolchain=_tools(target),
+        config=config,
+        environment=environment(),
+        peak_gflops=peak_gflops,
     )
 
 

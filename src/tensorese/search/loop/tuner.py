@@ -19,7 +19,7 @@ from typing import Any
 from tensorese.measure.base import FINALIST, Cancelled, Measurer, Ticket, require_success
 from tensorese.records.nouns import Measurement, Status
 from tensorese.records.run_entries import Pending
-from tensorese.records.run_folder import RunFolder
+from tensorese.records.run_folder import BEST, RunFolder
 from tensorese.records.store import Store
 from tensorese.search.contracts import Proposal, Proposer
 from tensorese.search.loop import announce
@@ -348,7 +348,15 @@ class Tuner:
         return not interrupted and self.budget.time_for_a_turn(self.scheduler.tasks)
 
     def _write_best(self, winners: dict[str, Winner]) -> None:
-        self.folder.write_best(announce.best_entries(self.tasks, winners))
+        """A program that `--trials 0` chose stays until one of its task was measured."""
+        measured = {task.id for task in self.tasks if task.measurements}
+        before = self.folder.optional(BEST)
+        chosen = {
+            id_: entry
+            for id_, entry in before.items()
+            if entry.get("latency") is None and id_ not in measured
+        }
+        self.folder.write_best({**chosen, **announce.best_entries(self.tasks, winners)})
 
     # -- telling --------------------------------------------------------------------------
 

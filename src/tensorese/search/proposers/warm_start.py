@@ -13,6 +13,7 @@ from tensorese.search.contracts import DecisionRow, Proposal, TaskState
 from tensorese.search.proposers.refit import refit_row, same_make
 
 RELATIVES = 6  # tasks like this one whose programs are used
+_NEIGHBOURS = 64  # tasks of any kind that are asked where no relative is known
 FAR = 24.0  # doublings of shape, all dimensions together, from which a task is no relative
 
 Origins: TypeAlias = dict[tuple[int, DecisionRow], str]
@@ -36,6 +37,38 @@ def seeds(state: TaskState, store: Store, n: int, *, seed: int = 0) -> list[Prop
         Proposal(sketch=sketch, row=row, origin=origin)
         for (sketch, row), origin in list(origins.items())[:n]
     ]
+
+
+def has_relative(state: TaskState, store: Store) -> bool:
+    """Whether the task itself, or the same kind of operator on other shapes, was measured there."""
+    known = store.best(state.platform.name, split="train")
+    return state.workload.id in known or bool(_relatives(state, store))
+
+
+def nearest(state: TaskState, store: Store, n: int, *, seed: int = 0) -> list[Proposal]:
+    """Up to `n` rows for a task without relatives: the best programs of tasks that do most nearly
+    the same, on as many numbers, wherever their decisions are the same in kind."""
+    if n <= 0 or state.platform.name not in store.platforms():
+        return []
+    rng = np.random.default_rng(seed)
+    best = store.best(state.platform.name, split="train")
+    ranked = sorted(best.values(), key=lambda m: _unlikeness(state.workload, m.program.workload))
+    origins: Origins = {}
+    for measurement in ranked[:_NEIGHBOURS]:
+        if len(origins) < n:
+            _refit(state, measurement, origins, rng, "store:nearest")
+    return [
+        Proposal(sketch=sketch, row=row, origin=origin) for (sketch, row), origin in origins.items()
+    ]
+
+
+def _unlikeness(one: Workload, other: Workload) -> float:
+    """Doublings between the numbers they touch, and more for every step that only one of them
+    takes."""
+    mine, theirs = (set(_kind(w).split("_")) for w in (one, other))
+    apart = len(mine ^ theirs) / max(len(mine | theirs), 1)
+    sizes = [sum(float(np.prod(a.shape)) for a in w.args) for w in (one, other)]
+    return FAR * apart + abs(float(np.log2(max(sizes[0], 1) / max(sizes[1], 1))))
 
 
 def _fastest(state: TaskState, store: Store, workload: str, n: int) -> list[Measurement]:
@@ -109,6 +142,7 @@ def _refit(
     measurement: Measurement,
     origins: Origins,
     rng: np.random.Generator,
+    origin: str = "store:similar",
 ) -> None:
     """Into the very sketch if the task has it, else into the first that decides the same."""
     sketch = measurement.program.sketch
@@ -119,7 +153,7 @@ def _refit(
         if spaces[index].covered:
             row = refit_row(spaces[index], measurement.program.decisions, rng)
             if row is not None:
-                _take(state, index, row, "store:similar", origins)
+                _take(state, index, row, origin, origins)
 
 
 def _take(state: TaskState, sketch: int, row: Ints, origin: str, origins: Origins) -> None:

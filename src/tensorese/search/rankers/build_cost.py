@@ -73,6 +73,11 @@ def _guess(named: Mapping[str, Floats64], n: int) -> Floats64:
     return guessed
 
 
+def guessed_cost(sketch: Sketch, rows: Ints) -> Floats64:
+    """What a ranker's scores are lowered by before anything of the task was built."""
+    return _WEIGHT * _Builds().cost(sketch, rows)
+
+
 class BuildCostRanker:
     """Takes predicted build time off another ranker's scores; it learns from every measurement."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tensorese.models.base import Model, load_model
@@ -18,6 +19,15 @@ LOWERED = 64
 """Programs of a sketch that are lowered at a time for a model that asks for it."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Named:
+    """A model that was asked for: which of its heads speaks, and a line for people."""
+
+    model: Model
+    head: str
+    line: str
+
+
 def ranker_named(
     spec: str,
     platform: Platform,
@@ -25,22 +35,30 @@ def ranker_named(
     features: FeatureSource = read_here,
 ) -> tuple[Ranker, str]:
     """The ranker, and a line for people on what was chosen; `folders` are where `auto` looks."""
-    if spec == "none":
-        return OnlineRanker(), ""
+    named = None if spec == "none" else model_named(spec, platform, folders)
+    if named is not None:
+        return guided(named.model, named.head, features), f"starting from {named.line}"
+    kind = f"no trained model is of {platform.name}'s kind"
+    return OnlineRanker(), "" if spec == "none" else f"{kind}: learning from this run alone"
+
+
+def model_named(
+    spec: str, platform: Platform, folders: Sequence[Path] | None = None
+) -> Named | None:
+    """The model of a folder, or for `auto` the one that fits the platform, if any does."""
     if spec == "auto":
         choice = choose(platform, folders)
         if choice is None:
-            kind = f"no trained model is of {platform.name}'s kind"
-            return OnlineRanker(), f"{kind}: learning from this run alone"
+            return None
         model = load_model(choice.folder)
-        line = f"starting from the model {choice.folder.name}, {about(model)} ({choice.why})"
-        return guided(model, choice.head, features), line
+        line = f"the model {choice.folder.name}, {about(model)} ({choice.why})"
+        return Named(model=model, head=choice.head, line=line)
     folder = Path(spec)
     if not folder.is_dir():
         raise TuneError(f"--model must be auto, none or a model's folder, but {spec!r} is none")
     model = load_model(folder)
     head = platform.name if platform.name in model.platforms else model.platforms[0]
-    return guided(model, head, features), f"starting from {folder}, {about(model)}, its head {head}"
+    return Named(model=model, head=head, line=f"{folder}, {about(model)}, its head {head}")
 
 
 def about(model: Model) -> str:
