@@ -23,7 +23,7 @@ from tensorese.deploy.explain import explain, kernel_rows
 from tensorese.deploy.folder import TunedRun, read_run
 from tensorese.deploy.systems import available, is_onnx
 from tensorese.deploy.verify import WrongKernel, inputs_of, verify
-from tensorese.records.run_folder import CERTIFICATE, DATABASE, write_object
+from tensorese.records.run_folder import CERTIFICATE, DATABASE, claim_run, write_object
 from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm, toolchain_of
 from tensorese.workloads import load_network, prepare
@@ -61,7 +61,10 @@ def compile_run(
     """
     started = time.monotonic()
     tuned_run = read_run(run)
-    with tempfile.TemporaryDirectory(prefix="tensorese-") as name:
+    with (
+        claim_run(tuned_run.path),
+        tempfile.TemporaryDirectory(prefix="tensorese-") as name,
+    ):
         scratch = Path(name)
         built = prepare_run(tuned_run, on_step, prepack=prepack)
         tuned = scratch / "tuned.so"

@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from tensorese.errors import StoreError, TensoreseError
+from tensorese.records.claims import Claim, InUse
 from tensorese.records.journal import write_error
 from tensorese.records.run_entries import VERSION, BestProgram, Pending, RunHead
 from tensorese.records.store import Store
 
 HEAD = "run.json"
+LOCK = ".lock"
 BATCHES = "batches.jsonl"
 PENDING = "pending.json"
 BEST = "best.json"
@@ -48,9 +50,10 @@ class RunFolderError(TensoreseError):
 class RunFolder:
     """`RunFolder.open` starts a run or goes on with one, `RunFolder.read` changes nothing."""
 
-    def __init__(self, path: Path, head: dict[str, Any]) -> None:
+    def __init__(self, path: Path, head: dict[str, Any], claim: Claim | None = None) -> None:
         self.path = path
         self.head = head
+        self._claim = claim
         self.pending: list[Pending] = []
         """Batches that were begun and not finished; known to who opened the run."""
 
@@ -61,21 +64,26 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path, head: RunHead) -> RunFolder:
-        wanted = head.to_dict()
+        claim = claim_run(path)
+        try:
+            return cls._open(path, head.to_dict(), claim)
+        except BaseException as error:
+            claim.close()
+            if isinstance(error, OSError):
+                raise write_error(path, error) from error
+            raise
+
+    @classmethod
+    def _open(cls, path: Path, wanted: dict[str, Any], claim: Claim) -> RunFolder:
         old = _old_head(path)
         if old is None:
-            _check_new(path)
             old = {"state": "running", "seconds": 0.0}
         else:
             _check_same(path, old, wanted)
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            _cut_half_line(path / BATCHES)
-            folder = cls(path, {**wanted, "state": old["state"], "seconds": old["seconds"]})
-            folder.pending = folder._read_pending()
-            folder.write_state("running", folder.earlier_secs)
-        except OSError as error:
-            raise write_error(path, error) from error
+        _cut_half_line(path / BATCHES)
+        folder = cls(path, {**wanted, "state": old["state"], "seconds": old["seconds"]}, claim)
+        folder.pending = folder._read_pending()
+        folder.write_state("running", folder.earlier_secs)
         return folder
 
     @cached_property
@@ -167,6 +175,8 @@ class RunFolder:
         self.store.close()
         if not self.pending:
             (self.path / PENDING).unlink(missing_ok=True)
+        if self._claim is not None:
+            self._claim.close()
 
     def _read_pending(self) -> list[Pending]:
         try:
@@ -180,6 +190,22 @@ class RunFolder:
             ) from None
         done = {int(batch["batch"]) for batch in self.batches}
         return [p for p in map(Pending.from_dict, entries) if p.number not in done]
+
+
+def claim_run(path: Path) -> Claim:
+    """For whoever writes into a run; the folder is made when it is missing."""
+    if _old_head(path) is None:
+        _check_new(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        return Claim(path / LOCK)
+    except InUse as holder:
+        raise RunFolderError(
+            f"a run folder has one user at a time, but {path} is in use by {holder}; wait for it, "
+            "or name another folder"
+        ) from None
+    except OSError as error:
+        raise write_error(path, error) from error
 
 
 def read_object(path: Path, remedy: str) -> dict[str, Any]:
@@ -235,7 +261,7 @@ def _old_head(path: Path) -> dict[str, Any] | None:
 def _check_new(path: Path) -> None:
     if path.is_file():
         raise RunFolderError(f"a run is a folder, but {path} is a file; name another --out")
-    if path.is_dir() and any(not p.name.startswith(".run.json") for p in path.iterdir()):
+    if path.is_dir() and any(not p.name.startswith((".run.json", LOCK)) for p in path.iterdir()):
         raise RunFolderError(
             f"{path} must be empty or a run folder, but it holds other files; name another --out"
         )
