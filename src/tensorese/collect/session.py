@@ -15,6 +15,7 @@ from tensorese.collect.tasklist import ListedTask
 from tensorese.errors import MeasureError
 from tensorese.measure.config import CorePlan, FarmConfig
 from tensorese.measure.cores import alone_on
+from tensorese.measure.faults import FaultsInARow
 from tensorese.records.nouns import Platform, Status
 from tensorese.records.store import Store
 from tensorese.targets import Target, usable_cores
@@ -123,7 +124,7 @@ def run_here(
         ahead = len(farm.plan.builders) * (16 if much else 4)
         config = replace(session.config, in_flight=max(session.config.in_flight, ahead))
         try:
-            return Collector(progress, pool, farm, config, on_result).run()
+            return Collector(progress, pool, farm, config, on_result, faults=FaultsInARow()).run()
         finally:
             pools.clear()
             pool.close()

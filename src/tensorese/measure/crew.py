@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tensorese.errors import MeasureError
+from tensorese.measure.faults import MachineFault, full_disk
 from tensorese.measure.wire import Message, receive_control, send, send_control
 
 _SCRATCH_PREFIX = "tensorese-farm-"
@@ -97,7 +98,13 @@ class Crew:
 
     def __init__(self, kind: str) -> None:
         remove_stale_scratch()
-        self.scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH_PREFIX}{os.getpid()}-"))
+        try:
+            self.scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH_PREFIX}{os.getpid()}-"))
+        except OSError as error:
+            raise MachineFault(
+                f"a farm needs a temporary folder, but none can be made ({error.strerror or error})"
+                "; set TMPDIR to one with room"
+            ) from None
         self.toolchain: dict[str, str] = {}
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, "-m", "tensorese.measure.foreman"]
@@ -121,7 +128,7 @@ class Crew:
             raise MeasureError(
                 "the farm's foreman must come up, but it "
                 + (f"exited with code {code}" if code is not None else f"hung {_START_SECS:.0f} s")
-                + "; run `tensorese doctor`"
+                + f"; {full_disk(self.scratch) or 'run `tensorese doctor`'}"
             ) from None
         self.control.settimeout(None)
         self.toolchain = dict(message["toolchain"])

@@ -23,6 +23,7 @@ import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
+from tensorese.measure.faults import EXIT_CODE, MachineFault
 from tensorese.measure.wire import Message, receive_control, send_control
 from tensorese.tvm_env import import_tvm, set_threads, toolchain_of
 
@@ -107,6 +108,9 @@ class Foreman:
             code = 0
         except (EOFError, ConnectionError, KeyboardInterrupt):
             code = 0  # a normal stop
+        except MachineFault as fault:
+            code = EXIT_CODE
+            print(fault, file=sys.stderr, flush=True)
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:
@@ -139,6 +143,12 @@ def _confine(message: Message) -> None:
         with open("/proc/self/statm") as statm:
             mapped = int(statm.read().split()[0]) * resource.getpagesize()
         limit = mapped + int(message["memory_bytes"])
+        most = resource.getrlimit(resource.RLIMIT_AS)[1]
+        if most != resource.RLIM_INFINITY and most < limit:
+            raise MachineFault(
+                f"a worker may need {limit >> 20} MiB of address space, but `ulimit -v` allows "
+                f"{most >> 20}; raise it"
+            )
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if message.get("threads"):

@@ -9,6 +9,7 @@ it alone, so a run that was killed goes on exactly as it would have.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import time
 from collections import deque
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tensorese.measure.base import FINALIST, Cancelled, Measurer, Ticket, require_success
+from tensorese.measure.faults import FaultsInARow
 from tensorese.records.nouns import Measurement, Status
 from tensorese.records.run_entries import Pending
 from tensorese.records.run_folder import RunFolder
@@ -35,6 +37,7 @@ _DEPTH = 2
 _PER_BUILDER = 2  # programs in flight: one is built, one waits
 _SAVE_SECS = 30.0
 _UNTUNABLE = "not tuned"
+_FAULT_TURNS = 3  # of a batch on a machine that fails some of its programs
 
 
 @dataclass
@@ -89,6 +92,7 @@ class Tuner:
         self.in_flight: deque[_Flight] = deque()
         self.measured = 0
         """Trials of this sitting."""
+        self.faults = FaultsInARow()
         self._held = False
         self._next_number = self._first_new = 0
         self._unclaimed: dict[str, Measurement] = {}
@@ -228,15 +232,34 @@ class Tuner:
         """Results in the order of the proposals."""
         started = time.monotonic()
         results = dict(flight.known)
-        for index, measurement in flight.ticket:
-            results[flight.order[index]] = measurement
+        for turn in range(_FAULT_TURNS):
+            faulty = []
+            for index, measurement in flight.ticket:
+                self.faults.see(measurement)
+                results[flight.order[index]] = measurement
+                if measurement.status is Status.INFRA_ERROR:
+                    faulty.append(measurement.program.id)
+            if not faulty or turn == _FAULT_TURNS - 1:
+                break
+            self._again(flight, faulty)
         flight.phases["measure"] = time.monotonic() - started
         return [results[program] for program in flight.programs]
 
+    def _again(self, flight: _Flight, programs: Sequence[str]) -> None:
+        """What met a fault of the machine has not been tried."""
+        pairs = zip(flight.proposals, flight.programs, strict=True)
+        candidates = self.tasks[flight.task].candidates([p for p, i in pairs if i in programs])
+        flight.order = [candidate.program.id for candidate in candidates]
+        flight.ticket = self.measurer.submit(candidates)
+
     def _absorb(self, flight: _Flight, results: list[Measurement]) -> None:
+        """A program that the machine failed again and again is no trial and teaches nothing."""
         task = self.tasks[flight.task]
         started = time.monotonic()
         before = task.progress.best
+        tried = [r.status is not Status.INFRA_ERROR for r in results]
+        flight.proposals = list(itertools.compress(flight.proposals, tried))
+        results = list(itertools.compress(results, tried))
         self._learn(flight.task, results)
         flight.phases["learn"] = time.monotonic() - started
         self.measured += len(results)
@@ -307,7 +330,8 @@ class Tuner:
         self.measurer.settle()
         flying = {i: self.tasks[f.task] for f in self.in_flight for i in f.programs}
         for measurement in self.folder.store.measurements():
-            if measurement.program.id in flying and measurement.origin != FINALIST:
+            tried = measurement.status is not Status.INFRA_ERROR
+            if measurement.program.id in flying and tried and measurement.origin != FINALIST:
                 flying[measurement.program.id].measurements.append(measurement)
                 self.measured += 1
 
