@@ -56,7 +56,7 @@ def test_only_faults_in_a_row_end_a_run(make_measurement: MeasurementMaker) -> N
     faults = FaultsInARow()
     for measurement in [bad] * 7 + [good] + [bad] * 7:
         faults.see(measurement)
-    with pytest.raises(MachineFault, match="8 in a row .* disk full.*same command again"):
+    with pytest.raises(MachineFault, match=r"8 in a row .* disk full.*same command again"):
         faults.see(bad)
 
 

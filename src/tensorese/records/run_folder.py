@@ -54,6 +54,8 @@ class RunFolder:
         self.path = path
         self.head = head
         self._claim = claim
+        self.earlier_state = ""
+        """How the sitting before ended: `running` when it was killed; empty for the first."""
         self.pending: list[Pending] = []
         """Batches that were begun and not finished; known to who opened the run."""
 
@@ -82,6 +84,7 @@ class RunFolder:
             _check_same(path, old, wanted)
         _cut_half_line(path / BATCHES)
         folder = cls(path, {**wanted, "state": old["state"], "seconds": old["seconds"]}, claim)
+        folder.earlier_state = str(old["state"]) if folder.batches else ""
         folder.pending = folder._read_pending()
         folder.write_state("running", folder.earlier_secs)
         return folder

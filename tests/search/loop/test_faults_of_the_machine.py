@@ -92,7 +92,7 @@ def test_a_program_that_always_meets_one_is_left_out(tmp_path: Path) -> None:
 def test_a_machine_where_nothing_works_ends_the_run_and_the_same_command_goes_on(
     tmp_path: Path,
 ) -> None:
-    with pytest.raises(MachineFault, match="free some.*same command again"):
+    with pytest.raises(MachineFault, match=r"free some.*same command again"):
         tune(tmp_path / "run", Failing(every=1, turns=1000))
     tried, _ = labels(tmp_path / "run")
     assert not tried

@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -321,3 +322,30 @@ def test_killed_at_random_moments_a_run_ends_as_if_it_had_not_been(
 
 def _grew(path: Path, size: int) -> bool:
     return path.exists() and path.stat().st_size > size
+
+
+class DiesAmongFinalists(MadeUpMeasurer):
+    """Times four finalists and is gone."""
+
+    def submit(self, candidates: Any) -> Any:
+        if candidates and candidates[0].origin == "finalist":
+            super().submit(candidates[:4])
+            raise KeyboardInterrupt
+        return super().submit(candidates)
+
+
+def test_killed_among_the_finalists_it_times_the_rest_of_them(
+    tasks: list[Task], tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        tune(tasks, out, DiesAmongFinalists(), trials=30)
+    tune(tasks, out, trials=30)
+    measurer = MadeUpMeasurer()
+    tune(tasks, out, measurer, trials=30)
+    assert measurer.batches == [], "the third command finds everything done"
+    with Store.open(out / "store") as store:
+        turns = Counter(m.program.id for m in store.measurements() if m.origin == "finalist")
+    assert set(turns.values()) == {3} and len(turns) > 4
+    best = json.loads((out / "best.json").read_text())
+    assert all(len(entry["remeasured"]) == 3 for entry in best.values())

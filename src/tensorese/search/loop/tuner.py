@@ -340,10 +340,11 @@ class Tuner:
     def _finish(self) -> dict[str, Winner]:
         interrupted = self.stopped == "interrupted"
         winners = {t.id: w for t in self.tasks if (w := _leader(t)) is not None}
-        if not interrupted and (self.measured or not self.folder.has_best):
+        ended = self.folder.has_best and self.folder.earlier_state == "finished"
+        if not interrupted and (self.measured or not ended):
             self._write_best(winners)  # should the finalists be interrupted
             winners = self._play_off()
-        if self.measured or not self.folder.has_best:
+        if self.measured or not ended:
             self._write_best(winners)
         state = "interrupted" if self.stopped == "interrupted" else "finished"
         self.folder.write_state(state, self.budget.elapsed())
@@ -363,9 +364,25 @@ class Tuner:
         n = sum(map(len, chosen.values()))
         self.announcer.on_note(f"{n} finalists of {len(chosen)} tasks are timed again, in turns")
         try:
-            return remeasure(self.measurer, chosen, self.config.rounds, self._time_for_a_turn)
+            return remeasure(
+                self.measurer,
+                chosen,
+                self.config.rounds,
+                self._time_for_a_turn,
+                {} if self.measured else self._turns_taken(),
+            )
         except Cancelled:
             return {t.id: w for t in self.tasks if (w := _leader(t)) is not None}
+
+    def _turns_taken(self) -> dict[str, list[Measurement]]:
+        """By a sitting that ended among the finalists: what was timed after the last trial."""
+        rows = [m for m in self.folder.store.measurements() if m.status is not Status.INFRA_ERROR]
+        last = max((m.time for m in rows if m.origin != FINALIST), default=0.0)
+        turns: dict[str, list[Measurement]] = {}
+        for row in rows:
+            if row.origin == FINALIST and row.time >= last:
+                turns.setdefault(row.program.id, []).append(row)
+        return turns
 
     def _time_for_a_turn(self) -> bool:
         interrupted = self.stopped == "interrupted"
