@@ -70,7 +70,8 @@ def tune(
     """
     if isinstance(proposer, str):
         check_name(proposer)
-    begun = time.time() if started is None else started
+    # From here on no clock that somebody may set: how long the process has run is known by now.
+    begun = time.monotonic() - (0.0 if started is None else time.time() - started)
     config = TuneConfig(
         trials=trials,
         minutes=minutes,
@@ -102,7 +103,7 @@ def tune(
         chosen, remark = ranker_named(ranker, where) if isinstance(ranker, str) else (ranker, "")
         from tensorese.workloads import load_network, tasks_of
 
-        reading = time.time()
+        reading = time.monotonic()
         source, arrays = _source(model, inputs)
         network = load_network(source, shapes=shapes, dims=dims, values=values)
         arrays = _checked(network, arrays)
@@ -126,7 +127,7 @@ def tune(
             started=begun,
             records=records,
             compiles=compile,
-            preparing=time.time() - reading,
+            preparing=time.monotonic() - reading,
             peak_gflops=peak,
         )
         farm.close()
@@ -164,7 +165,7 @@ def _checked(network: Any, inputs: Any) -> dict[str, Any]:
 def build(run: Path, say: Callable[[str], None], until: float | None = None) -> dict[str, Any]:
     """The library, its certificate and the report, from what the run folder holds.
 
-    Systems are timed as long as `until` allows, a time of `time.time`.
+    Systems are timed as long as `until` allows, a time of `time.monotonic`.
     """
     deploy: Any = importlib.import_module("tensorese.deploy")
     report: Any = importlib.import_module("tensorese.report")

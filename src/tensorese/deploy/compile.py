@@ -56,8 +56,8 @@ def compile_run(
 
     Without `prepack` the programs read weights in the network's own order. A kernel whose outputs
     differ is replaced by its untuned form; where that does not help nothing is shipped, and an
-    earlier library stays as it was. Systems are timed as long as `until`, a time of `time.time`,
-    allows.
+    earlier library stays as it was. Systems are timed as long as `until`, a time of
+    `time.monotonic`, allows.
     """
     started = time.monotonic()
     tuned_run = read_run(run)
@@ -133,7 +133,7 @@ def make_arena(
         for name, path in libraries.items():
             arena.add(name, built.contender(path))
         for name in available() if run.kind == "llvm" else []:
-            if name != source and until is not None and time.time() > until - _FOR_A_RIVAL:
+            if name != source and until is not None and time.monotonic() > until - _FOR_A_RIVAL:
                 arena.absent[name] = "left out: no time was left for it"
                 continue
             arena.add(name, {"kind": name, "model": run.model}, optional=True)

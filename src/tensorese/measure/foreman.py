@@ -23,6 +23,7 @@ import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
+from tensorese import interrupts
 from tensorese.measure.faults import EXIT_CODE, MachineFault
 from tensorese.measure.wire import Message, receive_control, send_control
 from tensorese.tvm_env import import_tvm, set_threads, toolchain_of
@@ -164,7 +165,7 @@ def _kill_group(pid: int) -> None:
 def main(argv: list[str]) -> None:
     control = socket.socket(fileno=int(argv[0]))
     control.set_inheritable(False)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the measuring process's to handle
+    interrupts.ignored()  # Ctrl-C and its like are the measuring process's to handle
     toolchain = _preload(argv[1])
     try:
         send_control(control, {"ready": os.getpid(), "toolchain": toolchain})

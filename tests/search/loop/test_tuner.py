@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -134,14 +135,14 @@ def test_an_exhausted_space_ends_a_run_without_limits(tmp_path: Path) -> None:
 
 def test_a_time_limit_that_start_up_ate_is_no_success(tasks: list[Task], tmp_path: Path) -> None:
     with pytest.raises(TuneError, match=r"--minutes must leave time to measure, but 1 were over"):
-        tune(tasks, tmp_path / "run", minutes=1.0, started=time.time() - 600)
+        tune(tasks, tmp_path / "run", minutes=1.0, started=time.monotonic() - 600)
 
 
 def test_a_minutes_limit_leaves_time_for_the_end(tasks: list[Task], tmp_path: Path) -> None:
-    begun = time.time()
+    begun = time.monotonic()
     run = tune(tasks, tmp_path / "run", minutes=0.05, started=begun)
     assert run.reason in ("time is up", "nothing left to try")
-    assert time.time() - begun < 20
+    assert time.monotonic() - begun < 20
 
 
 class Recorder(Callback):
@@ -349,3 +350,18 @@ def test_killed_among_the_finalists_it_times_the_rest_of_them(
     assert set(turns.values()) == {3} and len(turns) > 4
     best = json.loads((out / "best.json").read_text())
     assert all(len(entry["remeasured"]) == 3 for entry in best.values())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_whatever_asks_a_run_to_end_ends_it_well(
+    tasks: list[Task], tmp_path: Path, number: signal.Signals
+) -> None:
+    class Asked(MadeUpMeasurer):
+        def submit(self, candidates: Any) -> Any:
+            if len(self.batches) == 2:
+                signal.raise_signal(number)
+            return super().submit(candidates)
+
+    run = tune(tasks, tmp_path / "run", Asked(), trials=60)
+    assert run.state == "interrupted" and 0 < run.trials < 60
+    assert tune(tasks, tmp_path / "run", trials=60).trials == 60
