@@ -365,3 +365,22 @@ def test_whatever_asks_a_run_to_end_ends_it_well(
     run = tune(tasks, tmp_path / "run", Asked(), trials=60)
     assert run.state == "interrupted" and 0 < run.trials < 60
     assert tune(tasks, tmp_path / "run", trials=60).trials == 60
+
+
+@pytest.mark.parametrize("damage", ["batches.jsonl", "pending.json", "best.json"])
+def test_what_is_damaged_is_learnt_again_from_the_store(
+    tasks: list[Task], tmp_path: Path, damage: str
+) -> None:
+    out = tmp_path / "run"
+    tune(tasks, out, trials=30)
+    best = json.loads((out / "best.json").read_text())
+    lines = (out / damage).read_text().splitlines() if (out / damage).exists() else ["", ""]
+    (out / damage).write_text("\n".join([lines[0][:20], *lines[1:]]) + "\n")
+    recorder, measurer = Recorder(), MadeUpMeasurer()
+    run = tune(tasks, out, measurer, trials=30, callbacks=[recorder])
+    assert (run.trials, len(trials_of(out))) == (30, 30)
+    again = json.loads((out / "best.json").read_text())
+    assert {t: b["program"] for t, b in again.items()} == {t: b["program"] for t, b in best.items()}
+    assert damage == "best.json" or any("damaged" in text for text in recorder.events)
+    assert tune(tasks, out, trials=36).trials == 36
+    assert len({row[0] for row in trials_of(out)}) == 36

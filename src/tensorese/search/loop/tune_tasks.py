@@ -79,8 +79,8 @@ def tune_tasks(
 
     `started` is when the process began, on `time.monotonic`'s clock, `compiles` says that a
     library is built afterwards (time is left for it, by how long `preparing` the network took),
-    `records` are of earlier runs, `peak_gflops` is the machine's. A `proposer` by name is guided by `ranker`; one that is
-    an object has a ranker of its own.
+    `records` are of earlier runs, `peak_gflops` is the machine's. A `proposer` by name is guided
+    by `ranker`; one that is an object has a ranker of its own.
     """
     if target.is_cpu:
         ranker = BuildCostRanker(ranker)

@@ -110,6 +110,8 @@ class Tuner:
 
     def run(self) -> dict[str, Winner]:
         """The winners by workload id."""
+        for repair in self.folder.repairs:
+            self.announcer.on_note(repair)
         self._recall()
         self._announce_start()
         try:
@@ -291,12 +293,17 @@ class Tuner:
         stored: dict[str, Measurement] = {}
         if self.folder.batches or self.folder.pending:
             stored = {m.id: m for m in self.folder.store.measurements()}
+        lost = 0
         for line in self.folder.batches:
             if line["task"] in places:  # else --tasks leaves it out this time
                 index = places[line["task"]]
                 self.tasks[index].proposed += 1
-                self._learn(index, [stored[p["measurement"]] for p in line["proposed"]])
-        learnt = {p["measurement"] for line in self.folder.batches for p in line["proposed"]}
+                ids = [p.get("measurement") for p in line["proposed"]]
+                self._learn(index, [stored[i] for i in ids if i in stored])
+                lost += sum(i not in stored for i in ids)
+        if lost:
+            self.announcer.on_note(f"{lost} measurements are gone from the run's store")
+        learnt = {p.get("measurement") for line in self.folder.batches for p in line["proposed"]}
         self._unclaimed = {
             m.program.id: m
             for m in stored.values()
@@ -324,6 +331,26 @@ class Tuner:
                 self._next_number = pending.number
                 self._submit(index, affordable, self._unclaimed)
         self._next_number = self._first_new
+        self._adopt()
+
+    def _adopt(self) -> None:
+        """Measurements of this run that no file of it names any more: learnt, as a batch each."""
+        claimed = {program for flight in self.in_flight for program in flight.programs}
+        for index, task in enumerate(self.tasks):
+            mine = [m for i, m in self._unclaimed.items() if i not in claimed]
+            mine = [m for m in mine if m.program.workload.id == task.id]
+            if not mine:
+                continue
+            self._learn(index, mine)
+            proposals = [
+                Proposal(sketch=0, row=m.program.decisions, origin=m.origin, score=math.nan)
+                for m in mine
+            ]
+            line = announce.batch_line(task, proposals, mine)
+            secs = {"secs": round(self.budget.elapsed(), 3), "phases": {}}
+            trials = self.folder.trials + len(mine)
+            self.folder.finish(self._next_number, {**secs, "trials": trials, **line})
+            self._next_number += 1
 
     def _salvage(self) -> None:
         """After Ctrl-C, what batches in flight have measured counts for the best so far."""
@@ -340,7 +367,7 @@ class Tuner:
     def _finish(self) -> dict[str, Winner]:
         interrupted = self.stopped == "interrupted"
         winners = {t.id: w for t in self.tasks if (w := _leader(t)) is not None}
-        ended = self.folder.has_best and self.folder.earlier_state == "finished"
+        ended = self.folder.best_is_whole and self.folder.earlier_state == "finished"
         if not interrupted and (self.measured or not ended):
             self._write_best(winners)  # should the finalists be interrupted
             winners = self._play_off()
