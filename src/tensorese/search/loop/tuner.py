@@ -36,6 +36,7 @@ from tensorese.search.loop.task import TuningTask, Untunable
 _DEPTH = 2
 _PER_BUILDER = 2  # programs in flight: one is built, one waits
 _SAVE_SECS = 30.0
+_TELL_SECS = 5.0
 _UNTUNABLE = "not tuned"
 _FAULT_TURNS = 3  # of a batch on a machine that fails some of its programs
 
@@ -294,7 +295,12 @@ class Tuner:
         if self.folder.batches or self.folder.pending:
             stored = {m.id: m for m in self.folder.store.measurements()}
         lost = 0
-        for line in self.folder.batches:
+        told = time.monotonic()
+        for number, line in enumerate(self.folder.batches):
+            if time.monotonic() - told > _TELL_SECS:
+                told = time.monotonic()
+                done = f"{number} of {len(self.folder.batches)} batches"
+                self.announcer.on_note(f"learning from earlier sittings: {done}")
             if line["task"] in places:  # else --tasks leaves it out this time
                 index = places[line["task"]]
                 self.tasks[index].proposed += 1
