@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tensorese.models.base import Model, load_model
+from tensorese.models.base import Model, ModelError, load_model
 from tensorese.models.catalog import choose
 from tensorese.records.nouns import Platform
 from tensorese.search.contracts import Ranker
@@ -28,19 +28,34 @@ def ranker_named(
     if spec == "none":
         return OnlineRanker(), ""
     if spec == "auto":
-        choice = choose(platform, folders)
-        if choice is None:
-            kind = f"no trained model is of {platform.name}'s kind"
-            return OnlineRanker(), f"{kind}: learning from this run alone"
-        model = load_model(choice.folder)
-        line = f"starting from the model {choice.folder.name}, {about(model)} ({choice.why})"
-        return guided(model, choice.head, features), line
+        return _auto(platform, folders, features)
     folder = Path(spec)
     if not folder.is_dir():
         raise TuneError(f"--model must be auto, none or a model's folder, but {spec!r} is none")
     model = load_model(folder)
     head = platform.name if platform.name in model.platforms else model.platforms[0]
     return guided(model, head, features), f"starting from {folder}, {about(model)}, its head {head}"
+
+
+def _auto(
+    platform: Platform, folders: Sequence[Path] | None, features: FeatureSource
+) -> tuple[Ranker, str]:
+    """The best model that can be loaded; a damaged one is passed over and named."""
+    damaged: dict[Path, str] = {}
+    while (choice := choose(platform, folders, damaged=damaged)) is not None:
+        try:
+            model = load_model(choice.folder)
+        except ModelError as error:
+            damaged[choice.folder] = str(error)
+            continue
+        line = f"starting from the model {choice.folder.name}, {about(model)} ({choice.why})"
+        return guided(model, choice.head, features), _naming(damaged, line)
+    kind = f"no trained model is of {platform.name}'s kind"
+    return OnlineRanker(), _naming(damaged, f"{kind}: learning from this run alone")
+
+
+def _naming(damaged: dict[Path, str], line: str) -> str:
+    return "; ".join([*(f"passed over {path}: {why}" for path, why in damaged.items()), line])
 
 
 def about(model: Model) -> str:
