@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from pathlib import Path
 from typing import Any
 
 from tensorese.deploy.build import build_library
@@ -12,6 +10,7 @@ from tensorese.deploy.compile import Step, Timing, make_arena, measure, prepare_
 from tensorese.deploy.folder import read_run
 from tensorese.deploy.library import load
 from tensorese.records.run_folder import BENCH, write_object
+from tensorese.scratch import Scratch
 
 
 def bench_run(
@@ -28,8 +27,7 @@ def bench_run(
     """
     tuned_run = read_run(run)
     load(run)  # a missing or foreign library is answered before anything is built
-    with tempfile.TemporaryDirectory(prefix="tensorese-") as name:
-        scratch = Path(name)
+    with Scratch("tensorese-bench-") as scratch:
         built = prepare_run(tuned_run, on_step)
         libraries = {"tuned": tuned_run.library}
         if untuned:

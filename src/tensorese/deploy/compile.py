@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from tensorese.deploy.folder import TunedRun, read_run
 from tensorese.deploy.systems import available, is_onnx
 from tensorese.deploy.verify import WrongKernel, inputs_of, verify
 from tensorese.records.run_folder import CERTIFICATE, DATABASE, claim_run, write_object
+from tensorese.scratch import Scratch
 from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm, toolchain_of
 from tensorese.workloads import load_network, prepare
@@ -63,9 +63,8 @@ def compile_run(
     tuned_run = read_run(run)
     with (
         claim_run(tuned_run.path),
-        tempfile.TemporaryDirectory(prefix="tensorese-") as name,
+        Scratch("tensorese-compile-") as scratch,
     ):
-        scratch = Path(name)
         built = prepare_run(tuned_run, on_step, prepack=prepack)
         tuned = scratch / "tuned.so"
         on_step(f"compiling {len(built.applied.tuned)} tuned kernels")
