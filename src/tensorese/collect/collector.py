@@ -43,8 +43,8 @@ class CollectConfig:
     """How long programs in flight are waited for when time is up."""
 
     def __post_init__(self) -> None:
-        if self.minutes <= 0:
-            raise MeasureError(f"--minutes must be positive, but got {self.minutes:g}")
+        if not 0 < self.minutes < math.inf:
+            raise MeasureError(f"--minutes must be positive and finite, but got {self.minutes:g}")
         if not 0.7 <= self.random_share <= 1.0:
             raise MeasureError(
                 f"0.7 <= random share <= 1 must hold, but got {self.random_share}: models of "

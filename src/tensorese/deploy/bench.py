@@ -7,6 +7,7 @@ from typing import Any
 
 from tensorese.deploy.build import build_library
 from tensorese.deploy.compile import Step, Timing, make_arena, measure, prepare_run
+from tensorese.deploy.errors import DeployError
 from tensorese.deploy.folder import read_run
 from tensorese.deploy.library import load
 from tensorese.records.run_folder import BENCH, write_object
@@ -26,6 +27,11 @@ def bench_run(
     `unpacked` adds the same programs on weights left in the network's own order.
     """
     tuned_run = read_run(run)
+    if not os.access(tuned_run.path, os.W_OK):
+        raise DeployError(
+            f"{tuned_run.path} must be writable for {BENCH}, but it is not; copy the run, or check "
+            "its permissions"
+        )
     load(run)  # a missing or foreign library is answered before anything is built
     with Scratch("tensorese-bench-") as scratch:
         built = prepare_run(tuned_run, on_step)

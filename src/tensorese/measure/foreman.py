@@ -29,6 +29,7 @@ from tensorese.measure.wire import Message, receive_control, send_control
 from tensorese.tvm_env import import_tvm, set_threads, toolchain_of
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -75,6 +76,8 @@ class Foreman:
                 _kill_group(pid)
             for pid in self.children:
                 os.waitpid(pid, 0)
+            self.children.clear()
+            self._end_orphans()
 
     def _command(self) -> None:
         message, _ = receive_control(self.control)
@@ -124,7 +127,27 @@ class Foreman:
         os.close(pidfd)
         del self.children[pid]
         _kill_group(pid)  # a linker or compiler the worker had started
+        self._end_orphans()
         send_control(self.control, {"exited": pid, "code": os.waitstatus_to_exitcode(status)})
+
+    def _end_orphans(self) -> None:
+        """What a candidate had started in a session of its own: it is this process's child now."""
+        while orphans := _children() - self.children.keys():
+            for pid in orphans:
+                _kill_group(pid)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, 0)
+
+
+def _children() -> set[int]:
+    """Of this process; none where the kernel does not list them."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children") as listed:
+            return {int(pid) for pid in listed.read().split()}
+    except OSError:
+        return set()
 
 
 def _log_to(path: str) -> None:
@@ -167,6 +190,7 @@ def main(argv: list[str]) -> None:
     control.set_inheritable(False)
     interrupts.ignored()  # Ctrl-C and its like are the measuring process's to handle
     toolchain = _preload(argv[1])
+    _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1)  # after whatever the imports have started
     try:
         send_control(control, {"ready": os.getpid(), "toolchain": toolchain})
         Foreman(control).serve()
