@@ -293,9 +293,8 @@ def test_what_a_killed_candidate_started_ends_with_it(monkeypatch: pytest.Monkey
     """A child in a session of its own is in no group that the worker's end would kill."""
     mark = f"{os.getpid()}-{time.monotonic_ns()}"
     monkeypatch.setenv("TENSORESE_TEST_MARK", mark)
-    forks = programs.elementwise(
-        lambda i: programs.extern("fork") + programs.extern("setsid") + programs.extern("pause"), 1
-    )
+    call = programs.extern  # arguments are computed first: it forks, then leaves, then waits
+    forks = programs.elementwise(lambda i: call("pause", call("setsid", call("fork"))), 1)
     with farm(run_timeout=1.5, verify="none", build_workers=1, sentinel_secs=0.0) as measurer:
         (result,) = measurer.measure([from_module(forks, origin="random")])
         assert result.status is Status.RUN_TIMEOUT
