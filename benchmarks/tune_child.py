@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-STARTED = time.time()
+STARTED = time.monotonic()
 FIRST = (1, 10, 16, 32, 64, 1000)
 # Of one build by stock's LocalBuilder; its own 30 s are eaten by the start of its workers. On a
 # machine that is not quiet even this is too little: smoke tests raise it.
@@ -159,7 +159,7 @@ def stock(module_file: Path, folder: Path, trials: int, seed: int, where: str) -
             best = curve[-1][2] if curve else float("inf")
             before = curve[-1][1] if curve else 0
             times = [sum(map(float, r.run_secs)) / len(r.run_secs) for r in run if r.run_secs]
-            curve.append((time.time() - STARTED, before + len(run), min([best, *times])))
+            curve.append((time.monotonic() - STARTED, before + len(run), min([best, *times])))
 
     callbacks = [
         ms.measure_callback.AddToDatabase(),

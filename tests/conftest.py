@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -20,6 +22,15 @@ from tensorese.records.store import Store
 # Machines that run other things meanwhile must not turn a slow example into a failure.
 hypothesis.settings.register_profile("tensorese", deadline=None)
 hypothesis.settings.load_profile("tensorese")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A temporary folder of this process's own, for the verbs it starts too: tests that run side
+    by side, or beside a user's run, do not wait for the cores that others claim."""
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    folder = tempfile.mkdtemp(prefix="tensorese-tests-", dir=os.environ["PYTEST_DEBUG_TEMPROOT"])
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / PACKAGE
 PAGE = ROOT / "docs" / "architecture.md"
 
-EVERYWHERE = {"arrays", "errors", "interrupts", "pages", "__version__"}
+EVERYWHERE = {"arrays", "errors", "interrupts", "pages", "scratch", "__version__"}
 """What every room may import; these modules import nothing of ours themselves."""
 
 REACHES_TVM = {"tvm", "tvm_ffi", "tvm_env", "identity", "targets"}

@@ -34,10 +34,22 @@ def test_a_lost_ctrl_c_is_found_again() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_it_is_raised_as_ever() -> None:
+@pytest.mark.parametrize("number", interrupts.SIGNALS)
+def test_it_is_raised_as_ever(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
     with interrupts.remembered(), pytest.raises(KeyboardInterrupt):
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(number)
     interrupts.check()  # it was heeded
+    assert signal.getsignal(number) is before
+
+
+def test_what_nohup_ignores_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interrupts.remembered():
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_other_threads_have_none() -> None:

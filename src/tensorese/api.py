@@ -6,14 +6,16 @@ import dataclasses
 import importlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from tensorese.errors import TargetError
+from tensorese.measure.cores import alone_on
 from tensorese.measure.crew import start_early
 from tensorese.measure.peak import known_peak
 from tensorese.measure.tuning_farm import IN_NETWORK, TUNING, TuningFarm
-from tensorese.records.run_folder import INPUTS, MODEL
+from tensorese.records.run_folder import HEAD, INPUTS, MODEL, claim_run
 from tensorese.search.contracts import Proposer, Ranker
 from tensorese.search.loop.config import TuneConfig
 from tensorese.search.loop.events import Announcer, Callback
@@ -22,7 +24,7 @@ from tensorese.search.loop.instant import KNOWN, choose_instantly, judges_named
 from tensorese.search.loop.tune_tasks import RunOutcome, tune_tasks
 from tensorese.search.proposers.by_name import DEFAULT, check_name
 from tensorese.search.rankers.by_name import ranker_named
-from tensorese.targets import Target
+from tensorese.targets import Target, usable_cores
 from tensorese.tvm_env import import_tvm
 
 
@@ -46,6 +48,7 @@ def tune(
     winograd: bool = True,
     cache: str = "rotated",
     compile: bool = True,
+    share: bool = False,
     started: float | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
@@ -60,14 +63,16 @@ def tune(
     minutes.
     Without `prepack` weights keep the order the network has them in, for kernels to be used where
     weights come at run time; without `winograd` every convolution is computed directly, for the
-    smallest rounding errors. `cache="hot"` times programs with their weights in the near caches,
+    smallest rounding errors. It waits while another process tunes or collects on the same cores,
+    unless `share` is given. `cache="hot"` times programs with their weights in the near caches,
     which no kernel finds in a network (CPUs). `proposer` is a name (`evolution`, `annealing`,
     `random`) or an object with a ranker of its own. What an ONNX file leaves open is fixed by
     `shapes` of inputs, `dims` that the file names, and `values` of inputs that become constants.
     """
     if isinstance(proposer, str):
         check_name(proposer)
-    begun = time.time() if started is None else started
+    # From here on no clock that somebody may set: how long the process has run is known by now.
+    begun = time.monotonic() - (0.0 if started is None else time.time() - started)
     config = TuneConfig(
         trials=trials,
         minutes=minutes,
@@ -93,33 +98,37 @@ def tune(
             begun=begun,
             fixed={"shapes": shapes, "dims": dims, "values": values},
         )
-    peak = None
-    if target == "host":
-        peak = known_peak()  # before any process of ours is busy
-        start_early("llvm")  # its TVM comes up beside ours
-    parsed = Target.parse(target)
-    _require_device(parsed)
-    where = parsed.platform(platform)
     announcer = Announcer(callbacks)
-    on_cpu = parsed.is_cpu
-    if on_cpu and peak is None:
-        peak = known_peak()
-    farm_config = IN_NETWORK if on_cpu and cache == "rotated" else TUNING
-    with (
-        open_records([Path(path) for path in warm], where.name) as records,
+    with ExitStack() as stack:
+        if out is not None and (Path(out) / HEAD).exists():  # refused before it waits for anybody
+            stack.enter_context(claim_run(Path(out)))
+        begun += stack.enter_context(alone_on(usable_cores(), share=share, say=announcer.on_note))
+        peak = None
+        if target == "host":
+            peak = known_peak()  # before any process of ours is busy
+            start_early("llvm")  # its TVM comes up beside ours
+        parsed = Target.parse(target)
+        _require_device(parsed)
+        where = parsed.platform(platform)
+        on_cpu = parsed.is_cpu
+        if on_cpu and peak is None:
+            peak = known_peak()
+        farm_config = IN_NETWORK if on_cpu and cache == "rotated" else TUNING
+        records = stack.enter_context(open_records([Path(one) for one in warm], where.name))
         # It comes up while the model is read.
-        TuningFarm(parsed, farm_config, platform=where) as farm,
-    ):
+        farm = stack.enter_context(TuningFarm(parsed, farm_config, platform=where))
         chosen, remark = ranker_named(ranker, where) if isinstance(ranker, str) else (ranker, "")
         from tensorese.workloads import load_network, tasks_of
 
-        reading = time.time()
+        reading = time.monotonic()
         source, arrays = _source(model, inputs)
         network = load_network(source, shapes=shapes, dims=dims, values=values)
         arrays = _checked(network, arrays)
         extracted = tasks_of(network, parsed.to_json(), prepack=prepack, winograd=winograd)
         for note in filter(None, (remark, *network.notes)):
             announcer.on_note(note)
+        where_to = Path(out) if out is not None else default_out(network.name)
+        stack.enter_context(claim_run(where_to))
         run = tune_tasks(
             extracted,
             target=parsed,
@@ -127,7 +136,7 @@ def tune(
             measurer=farm,
             ranker=chosen,
             proposer=proposer,
-            out=Path(out) if out is not None else default_out(network.name),
+            out=where_to,
             config=config,
             model=network.source or network.name,
             network=network.name,
@@ -135,15 +144,16 @@ def tune(
             started=begun,
             records=records,
             compiles=compile,
-            preparing=time.time() - reading,
+            preparing=time.monotonic() - reading,
             peak_gflops=peak,
         )
-    _keep(source, arrays, run.path)
-    if not compile:
-        return run
-    limit = config.limit_secs
-    until = None if limit is None else begun + limit - run.earlier
-    return dataclasses.replace(run, certificate=build(run.path, announcer.on_note, until))
+        farm.close()
+        _keep(source, arrays, run.path)
+        if not compile:
+            return run
+        limit = config.limit_secs
+        until = None if limit is None else begun + limit - run.earlier
+        return dataclasses.replace(run, certificate=build(run.path, announcer.on_note, until))
 
 
 def _tune_instantly(
@@ -231,7 +241,7 @@ def build(
 ) -> dict[str, Any]:
     """The library, its certificate and the report, from what the run folder holds.
 
-    Systems are timed as long as `until` allows, a time of `time.time`. `network` is the run's,
+    Systems are timed as long as `until` allows, a time of `time.monotonic`. `network` is the run's,
     where it was read already.
     """
     deploy: Any = importlib.import_module("tensorese.deploy")

@@ -1,4 +1,4 @@
-"""Ctrl-C that cannot get lost.
+"""Ctrl-C that cannot get lost, and its like: SIGTERM, and SIGHUP of a terminal that closes.
 
 Python raises KeyboardInterrupt wherever the main thread happens to be. Inside a destructor or a
 callback of C code it is printed and dropped, and a run of an hour goes on as if nothing had been
@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _asked = threading.Event()
 
 
@@ -28,12 +29,31 @@ def remembered() -> Iterator[None]:
         raise KeyboardInterrupt
 
     _asked.clear()
-    before = signal.signal(signal.SIGINT, interrupt)
+    with handled(interrupt):
+        try:
+            yield
+        finally:
+            _asked.clear()  # whoever collects next in this process was asked nothing
+
+
+@contextmanager
+def handled(handler: Callable[[int, Any], None]) -> Iterator[None]:
+    """Inside, `handler` hears whatever asks a command to end; the main thread alone may ask."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    for number, known in before.items():
+        if known is not signal.SIG_IGN:  # `nohup`
+            signal.signal(number, handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-        _asked.clear()  # whoever collects next in this process was asked nothing
+        for number, known in before.items():
+            signal.signal(number, known)
+
+
+def ignored() -> None:
+    """For a child whose parent is the one to be asked."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def check() -> None:

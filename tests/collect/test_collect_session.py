@@ -126,14 +126,14 @@ def test_programs_of_a_store_and_nothing_else(tasks: Path, tmp_path: Path) -> No
     assert wanted == got
 
 
-def test_ctrl_c_keeps_what_was_measured(tasks: Path, tmp_path: Path) -> None:
+def test_sigterm_ends_like_ctrl_c_and_keeps_what_was_measured(tasks: Path, tmp_path: Path) -> None:
     out = tmp_path / "store"
     options = ["--tasks", tasks, "--target", ONE_CORE, "--platform", "here", "--minutes", "5"]
     with subprocess.Popen(command(*options, "--out", out), stderr=subprocess.DEVNULL) as process:
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline and not any(out.glob("journal-*")):
             time.sleep(0.2)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 130
     with Store.open(out) as store:
         assert store.table(["id"]).num_rows > 0

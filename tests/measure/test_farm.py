@@ -17,7 +17,7 @@ import farm_support as programs
 from tensorese.errors import MeasureError
 from tensorese.identity import workload_of
 from tensorese.measure.base import failure_summary, require_success
-from tensorese.measure.candidates import from_schedule
+from tensorese.measure.candidates import from_module, from_schedule
 from tensorese.measure.config import FarmConfig
 from tensorese.measure.farm import Farm
 from tensorese.measure.timing import TimingConfig
@@ -287,3 +287,33 @@ def test_lanes_time_side_by_side_on_their_own_cores() -> None:
     assert {m.status for m in results} == {Status.OK}
     assert {tuple(m.timing["cores"]) for m in results} == {(cores[0],), (cores[1],)}
     assert {m.timing["threads"] for m in results} == {1}
+
+
+def test_what_a_killed_candidate_started_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child in a session of its own is in no group that the worker's end would kill."""
+    mark = f"{os.getpid()}-{time.monotonic_ns()}"
+    monkeypatch.setenv("TENSORESE_TEST_MARK", mark)
+    call = programs.extern  # arguments are computed first: it forks, then leaves, then waits
+    forks = programs.elementwise(lambda i: call("pause", call("setsid", call("fork"))), 1)
+    with farm(run_timeout=1.5, verify="none", build_workers=1, sentinel_secs=0.0) as measurer:
+        (result,) = measurer.measure([from_module(forks, origin="random")])
+        assert result.status is Status.RUN_TIMEOUT
+        foreman = measurer._director.crew.foreman.pid
+        deadline = time.monotonic() + 5
+        while (left := strangers(mark, foreman)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not left
+
+
+def strangers(mark: str, foreman: int) -> list[int]:
+    """Marked processes that lead a session, but for the foreman."""
+    found = []
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        pid = int(environ.parent.name)
+        try:
+            marked = f"TENSORESE_TEST_MARK={mark}".encode() in environ.read_bytes()
+            if marked and pid != foreman and os.getsid(pid) == pid:
+                found.append(pid)
+        except OSError:
+            continue
+    return found

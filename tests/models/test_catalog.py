@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from models_support import physics_model
 
-from tensorese.models.base import Card, save_model
+from tensorese.models.base import Card, load_model, save_model
 from tensorese.models.catalog import choose, distance, kept_models, target_of, user_models
 from tensorese.records.nouns import Platform
+from tensorese.search.rankers.by_name import ranker_named
 
 pytestmark = pytest.mark.null
 
@@ -111,3 +112,27 @@ def test_a_trained_tlp_is_chosen_too(shelf: Path) -> None:
     save_model(shelf / "mine", tlp_model(MatrixSpec(), ("pond-4c",)), Card())
     choice = choose(Platform(name="pond-4c"), [shelf])
     assert choice is not None and choice.folder.name == "mine"
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_damaged_model_is_passed_over_and_named(shelf: Path, name: str) -> None:
+    (shelf / "broken" / "config.json").unlink()
+    damaged = shelf / "lake-16c" / name
+    damaged.write_bytes(damaged.read_bytes()[:-40])
+    _, line = ranker_named("auto", Platform(name="lake-16c"), [shelf])
+    assert "passed over" in line and str(shelf / "lake-16c") in line
+    assert "starting from the model mtl-cpu" in line and "\n" not in line
+
+
+def test_a_model_folder_is_whole_at_any_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _keep(tmp_path / "m", "lake-1c")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space"):
+        _keep(tmp_path / "m", "lake-1c", "lake-16c")
+    assert load_model(tmp_path / "m").platforms == ("lake-1c",)

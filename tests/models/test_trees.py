@@ -105,3 +105,24 @@ def test_extreme_shares_are_not_believed() -> None:
     features = np.array([[1.0], [2.0]], dtype=np.float32)
     speeds = Trees("physics-cpu", {"a": Forest(parts)}).speeds(features, "a")
     np.testing.assert_allclose(speeds[:, 0], [-6.0, np.log2(0.98)], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("part", "at", "value"),
+    [
+        ("right", (0, 0), 0),  # a cycle
+        ("right", (0, 0), 9),
+        ("right", (0, 0), 255),
+        ("feature", (0, 2), 1),  # its left would lie outside
+        ("number", (0, 0), np.nan),
+        ("number", (0, 2), np.inf),
+    ],
+)
+def test_trees_that_do_not_end_in_numbers_are_refused(
+    part: str, at: tuple[int, int], value: float
+) -> None:
+    tensors = Trees("physics-cpu", {"a": stump()}).tensors(half=False)
+    Trees.build(("a",), {"features": "physics-cpu"}, tensors)
+    tensors[f"a/{part}"][at] = value
+    with pytest.raises(ValueError, match=r"must be|no finite"):
+        Trees.build(("a",), {"features": "physics-cpu"}, tensors)

@@ -77,3 +77,13 @@ def test_the_schema_version_is_in_the_parquet_metadata(store: Store) -> None:
     (path,) = store.path.glob("sketches-*.parquet")
     metadata = pa.parquet.read_schema(path).metadata
     assert b'"schema": 1' in metadata[b"tensorese"]
+
+
+def test_a_store_whose_nouns_lost_rows_says_so(store: Store) -> None:
+    (path,) = store.path.glob("sketches-*.parquet")
+    path.unlink()
+    for journal in store.path.glob("journal-*"):
+        journal.unlink()
+    write_part(store.path, "sketches", to_table("sketches", []))
+    with Store.open(store.path) as opened:
+        assert any("measurements refer to 1 sketch rows" in p for p in opened.info()["problems"])

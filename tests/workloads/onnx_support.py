@@ -56,6 +56,7 @@ def made_plain(model: Any, inputs: Arrays, values: Arrays | None = None) -> Plai
 
 
 def outputs_of(model: Any, inputs: Arrays) -> list[np.ndarray]:
+    onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(

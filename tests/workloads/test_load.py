@@ -112,6 +112,18 @@ def test_the_refusals_are_needed_and_not_of_the_copy(archive: Path, tmp_path: Pa
     assert marker.exists()  # what torch alone would have done
 
 
+def test_packed_members_are_refused_before_they_are_read(archive: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "packed.pt2"
+    with zipfile.ZipFile(archive) as old, zipfile.ZipFile(packed, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name))
+        root = old.namelist()[0].partition("/")[0]
+        bomb = b" " * (64 << 20)
+        new.writestr(f"{root}/extra/bomb", bomb, compress_type=zipfile.ZIP_DEFLATED)
+    with pytest.raises(NetworkError, match="packed members"):
+        load_network(packed)
+
+
 @pytest.mark.parametrize("kind", ["state", "module", "legacy", "plain"])
 def test_pickles_are_refused_whatever_they_are_called(kind: str, tmp_path: Path) -> None:
     path, model = tmp_path / "model.onnx", nn.Linear(2, 2)

@@ -5,6 +5,7 @@ A user's mistake is one line and exit code 2; `--debug` shows where it came from
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -81,13 +82,31 @@ def cli(debug: bool) -> None:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Runs the command line and leaves the process with its exit code."""
+    _open_streams()
     arguments = list(sys.argv[1:] if args is None else args)
     sys.exit(run(arguments))
+
+
+def _open_streams() -> None:
+    """What the caller closed leads nowhere, instead of into the next file that is opened."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            mode = os.O_RDWR
+            setattr(sys, name, os.fdopen(os.open(os.devnull, mode), "w" if number else "r"))
+
+
+def _at_home(argument: str) -> str:
+    """`--out=~/run` and what no shell has seen; a shell expands the others itself."""
+    option, equals, value = argument.partition("=")
+    if argument.startswith("--") and value.startswith("~"):
+        return option + equals + os.path.expanduser(value)
+    return os.path.expanduser(argument) if argument.startswith("~") else argument
 
 
 def run(arguments: list[str]) -> int:
     """The exit code: 0, what the command returned, 2 for a refusal, 130 for Ctrl-C."""
     debug = "--debug" in arguments
+    arguments = [_at_home(argument) for argument in arguments]
     try:
         with (
             interrupts.remembered(),
@@ -106,9 +125,20 @@ def run(arguments: list[str]) -> int:
         click.echo("tensorese: interrupted", err=True)
         return 130
     except BrokenPipeError:
-        # The reader (head, less) has gone: there is nowhere to print to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _print_nowhere()  # the reader (head, less) has gone
         return 0
+    except OSError as error:
+        if debug:
+            traceback.print_exc()
+        _print_nowhere()  # it may be the output that cannot be written
+        where = f"{error.filename}: " if error.filename else ""
+        return _refuse(TensoreseError(f"{where}{error.strerror or error}"))
+
+
+def _print_nowhere() -> None:
+    """What is still in the buffer of stdout must not fail again when Python ends."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _refuse(error: TensoreseError | click.ClickException) -> int:
@@ -116,5 +146,6 @@ def _refuse(error: TensoreseError | click.ClickException) -> int:
         click.echo(str(error))
         return 0
     text = error.format_message() if isinstance(error, click.ClickException) else str(error)
-    click.echo("tensorese: " + " ".join(text.split()), err=True)
+    with contextlib.suppress(OSError):  # a full or closed stderr: the exit code says enough
+        click.echo("tensorese: " + " ".join(text.split()), err=True)
     return 2

@@ -49,6 +49,7 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option("--rpc-key", default="", help="Key of the tracker's devices.")
 @click.option("--ray", default="", help="HOST:PORT of a Ray cluster, auto, or local.")
+@click.option("--share", is_flag=True, help="Beside others who time programs on these cores.")
 @click.option("--list", "listing", type=_PATH, help="Write the tasks to this file and stop.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def collect(source: str, as_json: bool, **options: Any) -> None:
@@ -154,6 +155,7 @@ def _collect(
 
 
 def _session(target: Target, options: dict[str, Any]) -> Session:
+    from tensorese.cli.collect_view import say
     from tensorese.collect.collector import CollectConfig
     from tensorese.collect.farm import Layout, collecting_on
     from tensorese.collect.session import Session
@@ -173,6 +175,8 @@ def _session(target: Target, options: dict[str, Any]) -> Session:
             only_named=options["only_programs"],
         ),
         farm=collecting_on(target, verify=options["verify"]),
+        share=options["share"],
+        say=say,
     )
 
 

@@ -67,7 +67,7 @@ def compare(
     # A file or a pipe has no width: names are not cut there.
     from rich.console import Console
 
-    console = Console() if sys.stdout.isatty() else Console(width=160)
+    console = Console(markup=False) if sys.stdout.isatty() else Console(width=160, markup=False)
     _table(rows, console)
     _networks(rows, console)
 

@@ -55,7 +55,7 @@ def _table(result: dict[str, Any]) -> None:
         keys = (f"top{k}", f"random_top{k}", f"top{k}_pooled", f"random_top{k}_pooled")
         table.add_row(f"top-{k}", *(f"{result[key]:.3f}" for key in keys))
     table.add_row("pairwise", f"{result['pairwise']:.3f}", "0.500", "", "")
-    Console().print(table)
+    Console(markup=False).print(table)
     low, high = result["top1_low"], result["top1_high"]
     click.echo(f"95 % interval of top-1 over tasks: {low:.3f} to {high:.3f}")
     if result["small_tasks"]:

@@ -23,6 +23,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--run-timeout", default=20.0, show_default=True, help="Seconds per candidate.")
 @click.option("--rpc-tracker", default="", help="HOST:PORT of a TVM tracker: measure there.")
 @click.option("--rpc-key", default="", help="Key of the tracker's devices.")
+@click.option("--share", is_flag=True, help="Beside others who time programs on these cores.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def measure(
     source: Path,
@@ -37,6 +38,7 @@ def measure(
     run_timeout: float,
     rpc_tracker: str,
     rpc_key: str,
+    share: bool,
     as_json: bool,
 ) -> None:
     """Measure the programs of SOURCE again, here. Interrupted, the same command continues.
@@ -45,14 +47,16 @@ def measure(
     them, programs are built here and timed on the tracker's devices; name the target and the
     platform then, they are not this machine's.
     """
+    from tensorese.cli.collect_view import say
     from tensorese.cli.progress import Trials
     from tensorese.measure.config import FarmConfig
+    from tensorese.measure.cores import alone_on
     from tensorese.measure.farm import Farm
     from tensorese.measure.rpc import RpcMeasurer
     from tensorese.measure.rpc_config import FleetConfig
     from tensorese.measure.session import measure_new, stored_candidates
     from tensorese.records.store import Store
-    from tensorese.targets import Target
+    from tensorese.targets import Target, usable_cores
 
     config = FarmConfig(
         verify=verify, lanes=lanes, build_timeout=build_timeout, run_timeout=run_timeout
@@ -67,6 +71,7 @@ def measure(
         candidates = stored_candidates(programs, origin, limit)
     with (
         Store.open(out, create=True) as store,
+        alone_on(usable_cores(), share=share or fleet is not None, say=say),
         RpcMeasurer(parsed, fleet, config, platform=platform, journal=store)
         if fleet
         else Farm(parsed, config, platform=platform, journal=store) as farm,

@@ -111,6 +111,7 @@ def _tasks(source: str, target: Target) -> list[Any]:
 
 
 def _session(job: Any) -> Any:
+    from tensorese.cli.collect_view import say
     from tensorese.collect.farm import collecting_on
     from tensorese.collect.session import Session
     from tensorese.onboard.session import STORE
@@ -120,6 +121,7 @@ def _session(job: Any) -> Any:
         platform=job.platform,
         out=job.out / STORE,
         farm=collecting_on(job.target),
+        say=say,
     )
 
 

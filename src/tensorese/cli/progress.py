@@ -34,7 +34,7 @@ def _bar(items: Iterable[T], label: str) -> Iterator[T]:
         TextColumn("{task.completed:,.0f} records"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with Progress(*columns, console=Console(stderr=True, markup=False)) as progress:
         task = progress.add_task(label, total=None)
         count = 0
         for item in items:
@@ -83,7 +83,7 @@ class Steps:
                 MofNCompleteColumn(),
                 TimeRemainingColumn(),
             )
-            self._bar = Progress(*columns, console=Console(stderr=True))
+            self._bar = Progress(*columns, console=Console(stderr=True, markup=False))
             self._bar.start()
             self._task = self._bar.add_task(self.label, total=self.total)
         return self

@@ -108,7 +108,7 @@ def _table(rows: list[dict[str, Any]], name: str, space: bool) -> None:
             f"{share:.1f}%",
             *(_size(row) if space else ()),
         )
-    Console(soft_wrap=False).print(table)
+    Console(soft_wrap=False, markup=False).print(table)
     runs = sum(row["weight"] for row in rows)
     click.echo(f"{name}: {len(rows)} tasks, {runs} kernels a run, {total / 1e9:.3f} GFLOPs")
 

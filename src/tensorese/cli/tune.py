@@ -35,6 +35,7 @@ _PATH = click.Path(path_type=Path)
     help="Weights as a network finds them, or in the near caches (CPUs).",
 )
 @click.option("--no-compile", is_flag=True, help="Measure only; tensorese compile RUN later.")
+@click.option("--share", is_flag=True, help="Beside others who time programs on these cores.")
 @click.option("--json", "as_json", is_flag=True, help="Events as JSON, one a line.")
 @shape_options
 def tune(
@@ -55,6 +56,7 @@ def tune(
     no_winograd: bool,
     cache: str,
     no_compile: bool,
+    share: bool,
     as_json: bool,
     shape: tuple[str, ...],
     dim: tuple[str, ...],
@@ -91,6 +93,7 @@ def tune(
             winograd=not no_winograd,
             cache=cache,
             compile=not no_compile,
+            share=share,
             started=process_start(),
             **fixed_by(shape, dim, value),
         )

@@ -167,7 +167,7 @@ class TableView(LineView):
         from rich.console import Console
         from rich.live import Live
 
-        self.console = Console(stderr=True)
+        self.console = Console(stderr=True, markup=False)
         self.live = Live(console=self.console, auto_refresh=False, transient=False)
         self.status = ""
 

@@ -13,6 +13,7 @@ from tensorese.collect.planner_pool import PlannedPrograms, Planners, Request
 from tensorese.collect.tasklist import ListedTask
 from tensorese.errors import MeasureError
 from tensorese.measure.base import Candidate, Measurer, Ticket
+from tensorese.measure.faults import FaultsInARow
 from tensorese.records.nouns import Measurement, Status
 
 LIGHT = ("elementwise", "pool", "copy", "reduce", "gather")
@@ -42,8 +43,8 @@ class CollectConfig:
     """How long programs in flight are waited for when time is up."""
 
     def __post_init__(self) -> None:
-        if self.minutes <= 0:
-            raise MeasureError(f"--minutes must be positive, but got {self.minutes:g}")
+        if not 0 < self.minutes < math.inf:
+            raise MeasureError(f"--minutes must be positive and finite, but got {self.minutes:g}")
         if not 0.7 <= self.random_share <= 1.0:
             raise MeasureError(
                 f"0.7 <= random share <= 1 must hold, but got {self.random_share}: models of "
@@ -143,14 +144,19 @@ class Collector:
         config: CollectConfig,
         on_result: Callable[[Tally], None] = lambda tally: None,
         window: Callable[[], int] = lambda: 0,
+        faults: FaultsInARow | None = None,
     ) -> None:
-        """`window`: programs that keep a measurer busy whose size changes, if over `in_flight`."""
+        """`window`: programs that keep a measurer busy whose size changes, if over `in_flight`.
+        `faults` are those of this machine; where programs are measured by others, they retry."""
         self.progress = list(progress)
         self.planners = planners
         self.measurer = measurer
         self.config = config
         self.on_result = on_result
         self.window = window
+        self.faults = faults
+        self.retried: set[str] = set()
+        self.again: list[tuple[TaskProgress, Ticket]] = []
         self.tally = Tally()
         self.tickets: list[tuple[TaskProgress, Ticket]] = []
         self.outstanding = 0  # requests at the planners
@@ -257,18 +263,34 @@ class Collector:
                 moved += 1
                 self._record(state, measurement)
         self.tickets = [(state, ticket) for state, ticket in self.tickets if ticket.remaining]
+        self.tickets += self.again
+        self.again.clear()
         return moved
 
     def _record(self, state: TaskProgress, measurement: Measurement) -> None:
         tally = self.tally
-        tally.measured += 1
         tally.by_status[measurement.status.value] += 1
+        if self.faults is not None:
+            self.faults.see(measurement)
+        if measurement.status is Status.INFRA_ERROR and self._again(state, measurement):
+            return
+        tally.measured += 1
         tally.by_origin[measurement.origin] += 1
         tally.by_class[state.task.operator] += 1
         tally.hosts.setdefault(measurement.host, HostTally()).count()
         if measurement.status is Status.OK:
             state.remember(measurement, self.config.parents)
         self.on_result(tally)
+
+    def _again(self, state: TaskProgress, measurement: Measurement) -> bool:
+        """Whether what met a fault of the machine is tried once more."""
+        program = measurement.program
+        if self.faults is None or program.id in self.retried:
+            return False
+        self.retried.add(program.id)
+        candidate = Candidate(program=program, origin=measurement.origin, split=measurement.split)
+        self.again.append((state, self.measurer.submit([candidate])))
+        return True
 
     def _drain(self) -> None:
         until = time.monotonic() + self.config.drain_secs

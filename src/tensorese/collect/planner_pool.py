@@ -9,7 +9,6 @@ import queue
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from tensorese.collect.tasklist import ListedTask, write_tasks
 from tensorese.errors import MeasureError
 from tensorese.records.nouns import Program, Sketch
 from tensorese.records.rows import row_sketch
+from tensorese.scratch import Scratch
 from tensorese.targets import Target
 
 _MOST_DEATHS = 4
@@ -85,8 +85,8 @@ class PlannerPool(Planners):
         self._answers: queue.SimpleQueue[tuple[int, str]] = queue.SimpleQueue()
         self._closing = False
         self._deaths = 0  # without an answer in between
-        self._folder = tempfile.TemporaryDirectory(prefix="tensorese-collect-")
-        self._list = Path(self._folder.name) / "tasks.parquet"
+        self._folder = Scratch("tensorese-collect-")
+        self._list = self._folder.path / "tasks.parquet"
         write_tasks(self._list, self.tasks)
         self._owner: dict[int, int] = {}  # tag to process
         self._processes = [self._start(i) for i in range(processes)]
@@ -130,7 +130,7 @@ class PlannerPool(Planners):
         for process in self._processes:
             process.kill()
             process.wait()
-        self._folder.cleanup()
+        self._folder.close()
 
     def _start(self, index: int) -> subprocess.Popen[str]:
         arguments = [
@@ -151,7 +151,7 @@ class PlannerPool(Planners):
         return process
 
     def _log(self, index: int) -> Path:
-        return Path(self._folder.name) / f"{index}.log"
+        return self._folder.path / f"{index}.log"
 
     def _last_words(self, index: int) -> str:
         lines = self._log(index).read_text(errors="replace").strip().splitlines()

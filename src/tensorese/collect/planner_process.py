@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tensorese import interrupts
 from tensorese.collect.stream import Pick, Stream
 from tensorese.collect.tasklist import ListedTask, read_tasks
 from tensorese.records.rows import sketch_row
@@ -72,7 +73,7 @@ def _die_with_parent() -> None:
 
 
 def main(argv: list[str]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the collecting process's to handle
+    interrupts.ignored()  # Ctrl-C and its like are the collecting process's to handle
     _die_with_parent()
     os.sched_setaffinity(0, json.loads(argv[3]))
     answers = os.fdopen(os.dup(1), "w")

@@ -14,6 +14,8 @@ from tensorese.collect.planner_pool import PlannerPool
 from tensorese.collect.tasklist import ListedTask
 from tensorese.errors import MeasureError
 from tensorese.measure.config import CorePlan, FarmConfig
+from tensorese.measure.cores import alone_on
+from tensorese.measure.faults import FaultsInARow
 from tensorese.records.nouns import Platform, Status
 from tensorese.records.store import Store
 from tensorese.targets import Target, usable_cores
@@ -46,6 +48,9 @@ class Session:
     farm: FarmConfig = COLLECTING
     planners: int = 0
     """0: by the cores, see `planners_for`."""
+    share: bool = False
+    """Measure beside others who time programs on these cores; else they are waited for."""
+    say: Callable[[str], None] = lambda text: None
 
 
 class MeasuringPlace(Protocol):
@@ -92,14 +97,17 @@ def run_here(
         for pool in pools:
             pool.pause(timing)
 
-    with CollectFarm(
-        session.target,
-        session.farm,
-        platform=session.platform,
-        journal=store,
-        layout=session.layout,
-        on_phase=on_phase,
-    ) as farm:
+    with (
+        alone_on(usable_cores(), share=session.share, say=session.say),
+        CollectFarm(
+            session.target,
+            session.farm,
+            platform=session.platform,
+            journal=store,
+            layout=session.layout,
+            on_phase=on_phase,
+        ) as farm,
+    ):
         farm.know_best(stored_bests(store, session.platform.name))
         keep_off_lanes(farm.plan)
         pool = PlannerPool(
@@ -116,7 +124,7 @@ def run_here(
         ahead = len(farm.plan.builders) * (16 if much else 4)
         config = replace(session.config, in_flight=max(session.config.in_flight, ahead))
         try:
-            return Collector(progress, pool, farm, config, on_result).run()
+            return Collector(progress, pool, farm, config, on_result, faults=FaultsInARow()).run()
         finally:
             pools.clear()
             pool.close()

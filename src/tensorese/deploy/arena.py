@@ -167,16 +167,16 @@ class Arena(AbstractContextManager["Arena"]):
         """Rounds over all systems, the order turned each time.
 
         A system whose first run took over two seconds is not run again. With `until`, a time of
-        `time.time`, there are as many rounds as fit, but two at least.
+        `time.monotonic`, there are as many rounds as fit, but two at least.
         """
         slow = {name: first for name, first in self.first.items() if first > _SLOW}
         names = [name for name in self.contenders if name not in slow]
         samples: dict[str, list[list[float]]] = {name: [[first]] for name, first in slow.items()}
-        started = time.time()
+        started = time.monotonic()
         for turn in range(rounds if until is None else _MOST_ROUNDS):
             if until is not None and turn >= _FEWEST_ROUNDS:
-                each = (time.time() - started) / turn
-                if time.time() + each > until:
+                each = (time.monotonic() - started) / turn
+                if time.monotonic() + each > until:
                     break
             on_round(turn)
             at = turn % max(len(names), 1)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from pathlib import Path
 from typing import Any
 
 from tensorese.deploy.build import build_library
 from tensorese.deploy.compile import Step, Timing, make_arena, measure, prepare_run
+from tensorese.deploy.errors import DeployError
 from tensorese.deploy.folder import read_run
 from tensorese.deploy.library import load
 from tensorese.records.run_folder import BENCH, write_object
+from tensorese.scratch import Scratch
 
 
 def bench_run(
@@ -27,9 +27,13 @@ def bench_run(
     `unpacked` adds the same programs on weights left in the network's own order.
     """
     tuned_run = read_run(run)
+    if not os.access(tuned_run.path, os.W_OK):
+        raise DeployError(
+            f"{tuned_run.path} must be writable for {BENCH}, but it is not; copy the run, or check "
+            "its permissions"
+        )
     load(run)  # a missing or foreign library is answered before anything is built
-    with tempfile.TemporaryDirectory(prefix="tensorese-") as name:
-        scratch = Path(name)
+    with Scratch("tensorese-bench-") as scratch:
         built = prepare_run(tuned_run, on_step)
         libraries = {"tuned": tuned_run.library}
         if untuned:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +24,8 @@ from tensorese.deploy.folder import TunedRun, read_run
 from tensorese.deploy.here import why_not_here
 from tensorese.deploy.systems import available, is_onnx
 from tensorese.deploy.verify import WrongKernel, inputs_of, verify
-from tensorese.records.run_folder import CERTIFICATE, DATABASE, write_object
+from tensorese.records.run_folder import CERTIFICATE, DATABASE, claim_run, write_object
+from tensorese.scratch import Scratch
 from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm, toolchain_of
 from tensorese.workloads import load_network, prepare
@@ -60,15 +60,18 @@ def compile_run(
 
     Without `prepack` the programs read weights in the network's own order. A kernel whose outputs
     differ is replaced by its untuned form; where that does not help nothing is shipped, and an
-    earlier library stays as it was. Systems are timed as long as `until`, a time of `time.time`,
-    allows; not `timed`, none is. `network` is the run's, where it was read already. A library that
-    cannot run on this machine is built, not verified, and its certificate says so.
+    earlier library stays as it was. Systems are timed as long as `until`, a time of
+    `time.monotonic`, allows; not `timed`, none is. `network` is the run's, where it was read
+    already. A library that cannot run on this machine is built, not verified, and its certificate
+    says so.
     """
     started = time.monotonic()
     tuned_run = read_run(run)
     elsewhere = why_not_here(Target.from_json(tuned_run.target))
-    with tempfile.TemporaryDirectory(prefix="tensorese-") as name:
-        scratch = Path(name)
+    with (
+        claim_run(tuned_run.path),
+        Scratch("tensorese-compile-") as scratch,
+    ):
         built = prepare_run(tuned_run, on_step, prepack=prepack, network=network)
         tuned = scratch / "tuned.so"
         if elsewhere or not timed:
@@ -183,7 +186,7 @@ def make_arena(
         for name, path in libraries.items():
             arena.add(name, built.contender(path))
         for name in available() if run.kind == "llvm" else []:
-            if name != source and until is not None and time.time() > until - _FOR_A_RIVAL:
+            if name != source and until is not None and time.monotonic() > until - _FOR_A_RIVAL:
                 arena.absent[name] = "left out: no time was left for it"
                 continue
             arena.add(name, {"kind": name, "model": run.model}, optional=True)

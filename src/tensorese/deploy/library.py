@@ -79,7 +79,8 @@ def load(run: str | os.PathLike[str], *, pin: bool = True) -> Library:
     try:
         signature = Signature.from_dict(certificate["signature"])
         wanted = str(certificate["library"]["sha256"])
-    except (KeyError, TypeError, ValueError):
+        str(json.loads(signature.target)["kind"])
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         raise DeployError(
             f"{folder / CERTIFICATE} must describe a library, but it does not; compile again"
         ) from None

@@ -23,6 +23,7 @@ from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 from tensorese.identity import plain
 from tensorese.language.metaschedule import cut_tail
 from tensorese.measure import nvrtc
+from tensorese.measure.faults import MachineFault, machine_fault
 from tensorese.measure.wire import Message, receive, send
 from tensorese.targets import Target
 
@@ -77,9 +78,9 @@ def build(job: Message) -> Message:
             library = compile_module(stripped, tvm.target.Target(json.loads(job["target"])))
             link(library, job["artifact"])
         except Exception as error:
-            full_disk = "No space left" in str(error)
-            status = "infra_error" if full_disk else "build_error"
-            reply |= {"status": status, "error": short(error)}
+            fault = machine_fault(error)
+            status = "infra_error" if fault else "build_error"
+            reply |= {"status": status, "error": fault or short(error)}
     reply["secs"] = time.perf_counter() - started
     reply["rss"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return reply
@@ -211,11 +212,17 @@ def link(library: Any, path: str) -> None:
 
 
 def _link_objects(output: str, objects: Sequence[str], **_: Any) -> None:
-    linker = ["ld"] if shutil.which("ld") else ["gcc"]
-    command = [*linker, "-shared", "-o", output, *objects]
+    linker = shutil.which("ld") or shutil.which("gcc")
+    if linker is None:
+        raise MachineFault(
+            "linking needs ld or gcc, but PATH names neither; install binutils or gcc"
+        )
+    command = [linker, "-shared", "-o", output, *objects]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode < 0:
+        raise MachineFault(f"{linker} was killed by signal {-done.returncode}; is memory short?")
     if done.returncode:
-        raise RuntimeError(f"{linker[0]} failed: {done.stderr.strip()[:500]}")
+        raise RuntimeError(f"{linker} failed: {done.stderr.strip()[:500]}")
 
 
 def short(error: BaseException) -> str:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 from tensorese.errors import MeasureError
+from tensorese.measure.faults import MachineFault, full_disk
 from tensorese.measure.wire import Message, receive_control, send, send_control
+from tensorese.scratch import Scratch
 
 _SCRATCH_PREFIX = "tensorese-farm-"
 _START_SECS = 120.0
@@ -96,8 +95,14 @@ class Crew:
     """Starts the foreman, asks it for workers, hands out its notices."""
 
     def __init__(self, kind: str) -> None:
-        remove_stale_scratch()
-        self.scratch = Path(tempfile.mkdtemp(prefix=f"{_SCRATCH_PREFIX}{os.getpid()}-"))
+        try:
+            self._folder = Scratch(_SCRATCH_PREFIX)
+        except OSError as error:
+            raise MachineFault(
+                f"a farm needs a temporary folder, but none can be made ({error.strerror or error})"
+                "; set TMPDIR to one with room"
+            ) from None
+        self.scratch = self._folder.path
         self.toolchain: dict[str, str] = {}
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, "-m", "tensorese.measure.foreman"]
@@ -121,7 +126,7 @@ class Crew:
             raise MeasureError(
                 "the farm's foreman must come up, but it "
                 + (f"exited with code {code}" if code is not None else f"hung {_START_SECS:.0f} s")
-                + "; run `tensorese doctor`"
+                + f"; {full_disk(self.scratch) or 'run `tensorese doctor`'}"
             ) from None
         self.control.settimeout(None)
         self.toolchain = dict(message["toolchain"])
@@ -153,7 +158,7 @@ class Crew:
         except subprocess.TimeoutExpired:
             self.foreman.kill()
             self.foreman.wait()
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        self._folder.close()
 
 
 _early: dict[str, Crew] = {}
@@ -179,11 +184,3 @@ def take_crew(kind: str) -> Crew:
 def _close_early() -> None:
     while _early:
         _early.popitem()[1].close()
-
-
-def remove_stale_scratch() -> None:
-    """Folders of farms whose process was killed before anybody could clean up."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_SCRATCH_PREFIX}*"):
-        owner = folder.name.removeprefix(_SCRATCH_PREFIX).split("-")[0]
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
-            shutil.rmtree(folder, ignore_errors=True)

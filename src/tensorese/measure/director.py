@@ -20,6 +20,7 @@ from tensorese.errors import MeasureError
 from tensorese.features.lowered import LowerStatus, no_rows
 from tensorese.measure.base import Cancelled, Ticket
 from tensorese.measure.crew import Crew, Worker, take_crew
+from tensorese.measure.faults import EXIT_CODE, MachineFault, full_disk
 from tensorese.measure.jobs import Job, Recorder, death_of
 from tensorese.measure.lowering import LowerJob, from_death, from_reply
 from tensorese.measure.second_look import SecondLook
@@ -175,6 +176,10 @@ class Director:
         words = self.crew.last_words(pid)
         if worker.job is None:
             self.idle_deaths += not worker.retired
+        if code == EXIT_CODE:
+            if isinstance(worker.job, Job | LowerJob):
+                worker.job.ticket.put(MachineFault(words))  # it is in no queue any more
+            raise MachineFault(words)
         if self.idle_deaths > _MAX_IDLE_DEATHS:
             raise MeasureError(
                 f"{worker.role} workers must stay alive when idle, but {self.idle_deaths} died "
@@ -184,6 +189,7 @@ class Director:
         if isinstance(worker.job, Job | LowerJob):
             status, text = self._judge_death(worker, code)
             text += f": {words}" if words else ""
+            status, text = self._blame(status, text)
             if isinstance(worker.job, LowerJob):
                 self._not_lowered(worker.job, status, text)
             elif status is Status.INFRA_ERROR:
@@ -192,6 +198,11 @@ class Director:
                 self._finish(worker.job, status, error=text)
         elif worker.job is not None:
             self.sentinel.failed()
+
+    def _blame(self, status: Status, text: str) -> tuple[Status, str]:
+        """A program that failed on a full disk has not been tried."""
+        full = status in (Status.BUILD_ERROR, Status.RUN_ERROR) and full_disk(self.crew.scratch)
+        return (Status.INFRA_ERROR, full) if full else (status, text)
 
     def _judge_death(self, worker: Worker, code: int) -> tuple[Status, str]:
         return death_of(worker.role, code, worker.overran)
@@ -376,19 +387,19 @@ class Director:
 
     def _on_built(self, job: Job, reply: Message) -> None:
         job.build = reply
-        status = Status(reply["status"])
+        status, error = self._blame(Status(reply["status"]), reply["error"])
         if status is Status.OK:
             job.built_at = time.monotonic()
             self.built.append(job)
         elif status is Status.INFRA_ERROR:
-            self._infra_fault(job, reply["error"])
+            self._infra_fault(job, error)
         else:
-            self._finish(job, status, error=reply["error"])
+            self._finish(job, status, error=error)
 
     def _on_run(self, job: Job, reply: Message) -> None:
-        status = Status(reply["status"])
+        status, error = self._blame(Status(reply["status"]), reply["error"])
         if status is Status.INFRA_ERROR:
-            self._infra_fault(job, reply["error"])
+            self._infra_fault(job, error)
             return
         if status is Status.OK:
             latency = statistics.median(reply["secs"])
@@ -397,7 +408,7 @@ class Director:
             self.farm.best[job.workload_id] = min(latency, known)
             if self._is_looked_at_again(job, reply):
                 return
-        self._finish(job, status, error=reply["error"], run=reply)
+        self._finish(job, status, error=error, run=reply)
 
     def _is_looked_at_again(self, job: Job, reply: Message) -> bool:
         """Keeps a contender, or sends it round once more; its samples are collected in `run`."""

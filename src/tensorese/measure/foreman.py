@@ -23,10 +23,13 @@ import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
+from tensorese import interrupts
+from tensorese.measure.faults import EXIT_CODE, MachineFault
 from tensorese.measure.wire import Message, receive_control, send_control
 from tensorese.tvm_env import import_tvm, set_threads, toolchain_of
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -73,6 +76,8 @@ class Foreman:
                 _kill_group(pid)
             for pid in self.children:
                 os.waitpid(pid, 0)
+            self.children.clear()
+            self._end_orphans()
 
     def _command(self) -> None:
         message, _ = receive_control(self.control)
@@ -107,6 +112,9 @@ class Foreman:
             code = 0
         except (EOFError, ConnectionError, KeyboardInterrupt):
             code = 0  # a normal stop
+        except MachineFault as fault:
+            code = EXIT_CODE
+            print(fault, file=sys.stderr, flush=True)
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:
@@ -119,7 +127,27 @@ class Foreman:
         os.close(pidfd)
         del self.children[pid]
         _kill_group(pid)  # a linker or compiler the worker had started
+        self._end_orphans()
         send_control(self.control, {"exited": pid, "code": os.waitstatus_to_exitcode(status)})
+
+    def _end_orphans(self) -> None:
+        """What a candidate had started in a session of its own: it is this process's child now."""
+        while orphans := _children() - self.children.keys():
+            for pid in orphans:
+                _kill_group(pid)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, 0)
+
+
+def _children() -> set[int]:
+    """Of this process; none where the kernel does not list them."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children") as listed:
+            return {int(pid) for pid in listed.read().split()}
+    except OSError:
+        return set()
 
 
 def _log_to(path: str) -> None:
@@ -139,6 +167,12 @@ def _confine(message: Message) -> None:
         with open("/proc/self/statm") as statm:
             mapped = int(statm.read().split()[0]) * resource.getpagesize()
         limit = mapped + int(message["memory_bytes"])
+        most = resource.getrlimit(resource.RLIMIT_AS)[1]
+        if most != resource.RLIM_INFINITY and most < limit:
+            raise MachineFault(
+                f"a worker may need {limit >> 20} MiB of address space, but `ulimit -v` allows "
+                f"{most >> 20}; raise it"
+            )
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if message.get("threads"):
@@ -154,8 +188,9 @@ def _kill_group(pid: int) -> None:
 def main(argv: list[str]) -> None:
     control = socket.socket(fileno=int(argv[0]))
     control.set_inheritable(False)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the measuring process's to handle
+    interrupts.ignored()  # Ctrl-C and its like are the measuring process's to handle
     toolchain = _preload(argv[1])
+    _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1)  # after whatever the imports have started
     try:
         send_control(control, {"ready": os.getpid(), "toolchain": toolchain})
         Foreman(control).serve()

@@ -21,6 +21,7 @@ import tvm
 
 from tensorese import pages
 from tensorese.measure.build_worker import short
+from tensorese.measure.faults import machine_fault
 from tensorese.measure.referee import Referee
 from tensorese.measure.rotation import Rotation, copies, turning
 from tensorese.measure.timing import Timed, TimingConfig, time_adaptively, time_fixed
@@ -60,7 +61,9 @@ class Runner:
         try:
             reply |= self.run_loaded(tvm.runtime.load_module(job["artifact"]), job, notify)
         except Exception as error:
-            reply |= {"status": "run_error", "error": short(error)}
+            fault = machine_fault(error)
+            status = "infra_error" if fault else "run_error"
+            reply |= {"status": status, "error": fault or short(error)}
         reply["rss"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         return reply
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tensorese.errors import MeasureError
 from tensorese.measure.base import Candidate, Measurer, require_success
+from tensorese.measure.faults import FaultsInARow
 from tensorese.records.nouns import Measurement, Status
 from tensorese.records.store import Store
 
@@ -39,10 +40,11 @@ def measure_new(
     The measurer itself journals into the store, so an interrupted session has lost nothing and
     the same call again continues it.
     """
-    tally = MeasuredTally()
+    tally, faults = MeasuredTally(), FaultsInARow()
     tried: set[str] = set()
     for batch in _batches(_unknown(candidates, store, platform, tried, tally)):
         for _, measurement in measurer.submit(batch):
+            faults.see(measurement)
             tally.measured.append(measurement)
             on_result(tally)
     require_success(tally.measured)

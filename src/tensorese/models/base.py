@@ -159,12 +159,13 @@ def model_class(kind: str) -> type[Model]:
 def save_model(
     folder: str | os.PathLike[str], model: Model, card: Card, *, half: bool = False
 ) -> Path:
-    """Weights first, `config.json` last: a folder with a config is complete."""
+    """Everything is written aside first: what was there before stays whole until all of it is."""
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     tensors = {name: np.ascontiguousarray(t) for name, t in model.tensors(half=half).items()}
-    save_file(tensors, path / WEIGHTS)
-    digest = hashlib.sha256((path / WEIGHTS).read_bytes()).hexdigest()
+    aside = {name: path / f".{name}.{os.getpid()}" for name in (WEIGHTS, CARD, CONFIG)}
+    save_file(tensors, aside[WEIGHTS])
+    digest = hashlib.sha256(aside[WEIGHTS].read_bytes()).hexdigest()
     config = {
         "format": FORMAT,
         "version": FORMAT_VERSION,
@@ -176,10 +177,10 @@ def save_model(
         "weights_sha256": digest,
         "card": asdict(card),
     }
-    (path / CARD).write_text(_card_text(model, card))
-    scratch = path / f".{CONFIG}"
-    scratch.write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
-    os.replace(scratch, path / CONFIG)
+    aside[CARD].write_text(_card_text(model, card))
+    aside[CONFIG].write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
+    for name, scratch in aside.items():
+        os.replace(scratch, path / name)
     model.card, model.hash = card, digest[:8]
     return path
 

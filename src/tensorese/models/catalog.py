@@ -63,36 +63,50 @@ def places() -> tuple[Path, ...]:
     return (user_models(), SHIPPED)
 
 
-def kept_models(folders: Sequence[Path] | None = None) -> Iterator[Kept]:
-    """Every head that can be loaded; a damaged or foreign folder is passed over."""
+def kept_models(
+    folders: Sequence[Path] | None = None, damaged: dict[Path, str] | None = None
+) -> Iterator[Kept]:
+    """Every head of the folders whose config can be read; the others are added to `damaged`."""
     for number, place in enumerate(places() if folders is None else folders):
         for path in sorted(place.glob(f"*/{CONFIG}")):
             try:
-                config = read_config(path.parent)
-            except ModelError:
-                continue
-            card = config["card"]
-            for head in config["platforms"]:
-                yield Kept(
-                    folder=path.parent,
-                    kind=config["kind"],
-                    head=head,
-                    target=target_of(head, card.get("targets", {}).get(head, "{}")),
-                    heads=len(config["platforms"]),
-                    place=number,
-                )
+                yield from _heads(path.parent, number)
+            except (ModelError, KeyError, TypeError, AttributeError, ValueError) as error:
+                if damaged is not None:
+                    damaged[path.parent] = str(error)
+
+
+def _heads(folder: Path, place: int) -> list[Kept]:
+    config = read_config(folder)
+    targets = config["card"].get("targets", {})
+    return [
+        Kept(
+            folder=folder,
+            kind=config["kind"],
+            head=head,
+            target=target_of(head, targets.get(head, "{}")),
+            heads=len(config["platforms"]),
+            place=place,
+        )
+        for head in config["platforms"]
+    ]
 
 
 def choose(
-    platform: Platform, folders: Sequence[Path] | None = None, *, kinds: Sequence[str] = ()
+    platform: Platform,
+    folders: Sequence[Path] | None = None,
+    *,
+    kinds: Sequence[str] = (),
+    damaged: dict[Path, str] | None = None,
 ) -> ModelChoice | None:
     """The platform's own model, else the nearest head of the same kind of target, else None.
 
-    Models that write programs are chosen only where their kind is named.
+    Models that write programs are chosen only where their kind is named; folders in `damaged`,
+    with what is wrong with them, never. More are added to it.
     """
-    candidates = [
-        k for k in kept_models(folders) if (k.kind in kinds if kinds else k.kind not in _WRITERS)
-    ]
+    damaged = {} if damaged is None else damaged
+    kept = [k for k in kept_models(folders, damaged) if k.folder not in damaged]
+    candidates = [k for k in kept if (k.kind in kinds if kinds else k.kind not in _WRITERS)]
     own = [k for k in candidates if k.head == platform.name]
     if own:
         # Its own folder first: a model of several platforms is for those that have none.

@@ -129,6 +129,20 @@ def _narrow(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.ascontiguousarray(numbers, dtype=kind)
 
 
+def _check(folded: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Every tree ends, inside itself, at numbers: left is the next node, right a later one."""
+    feature, right, number = (folded[name] for name in ("feature", "right", "number"))
+    if feature.ndim != 2 or not feature.size or not feature.shape == right.shape == number.shape:
+        raise ValueError("the arrays of a forest must be of one shape, trees by nodes")
+    if not np.isfinite(number).all():
+        raise ValueError("a threshold or a leaf is no finite number")
+    nodes = np.arange(feature.shape[1])
+    inner = feature != 0
+    inside = (right > nodes) & (right < len(nodes)) & (nodes + 1 < len(nodes))
+    if (feature < 0).any() or not inside[inner].all():
+        raise ValueError("a node's children must be later nodes of its tree")
+
+
 def _unfolded(folded: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, npt.NDArray[Any]]:
     """What a `Forest` takes."""
     feature = folded["feature"].astype(np.int16) - 1  # LEAF where it was 0
@@ -183,7 +197,9 @@ class Trees(Model):
         forests = {}
         for platform in platforms:
             names = ("feature", "right", "number")
-            forests[platform] = Forest(_unfolded({n: tensors[f"{platform}/{n}"] for n in names}))
+            folded = {n: tensors[f"{platform}/{n}"] for n in names}
+            _check(folded)
+            forests[platform] = Forest(_unfolded(folded))
         return cls(section["features"], forests)
 
 

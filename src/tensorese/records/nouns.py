@@ -148,7 +148,8 @@ class Measurement:
         """Median seconds of a valid run; NaN for anything else: never a sentinel value."""
         if self.status is not Status.OK or not self.run_secs:
             return math.nan
-        return statistics.median(self.run_secs)
+        latency = statistics.median(self.run_secs)
+        return latency if 0 < latency < math.inf else math.nan
 
     @property
     def cost_secs(self) -> float:

@@ -9,6 +9,7 @@ to go on as if nothing had happened.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -16,11 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from tensorese.errors import StoreError, TensoreseError
+from tensorese.records.claims import Claim, InUse
 from tensorese.records.journal import write_error
 from tensorese.records.run_entries import VERSION, BestProgram, Pending, RunHead
 from tensorese.records.store import Store
 
 HEAD = "run.json"
+LOCK = ".lock"
 BATCHES = "batches.jsonl"
 PENDING = "pending.json"
 BEST = "best.json"
@@ -41,6 +44,10 @@ _SHAPING = {"prepack": True, "winograd": False}
 """Settings that tasks depend on, and their values in run folders that do not record them."""
 
 
+_WRONG = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+"""What reading a damaged file's JSON comes to."""
+
+
 class RunFolderError(TensoreseError):
     """A folder that is no run, is another one, or is damaged."""
 
@@ -48,9 +55,14 @@ class RunFolderError(TensoreseError):
 class RunFolder:
     """`RunFolder.open` starts a run or goes on with one, `RunFolder.read` changes nothing."""
 
-    def __init__(self, path: Path, head: dict[str, Any]) -> None:
+    def __init__(self, path: Path, head: dict[str, Any], claim: Claim | None = None) -> None:
         self.path = path
         self.head = head
+        self._claim = claim
+        self.earlier_state = ""
+        """How the sitting before ended: `running` when it was killed; empty for the first."""
+        self.repairs: list[str] = []
+        """What was found damaged and how the run goes on without it."""
         self.pending: list[Pending] = []
         """Batches that were begun and not finished; known to who opened the run."""
 
@@ -61,27 +73,34 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path, head: RunHead) -> RunFolder:
-        wanted = head.to_dict()
+        claim = claim_run(path)
+        try:
+            return cls._open(path, head.to_dict(), claim)
+        except BaseException as error:
+            claim.close()
+            if isinstance(error, OSError):
+                raise write_error(path, error) from error
+            raise
+
+    @classmethod
+    def _open(cls, path: Path, wanted: dict[str, Any], claim: Claim) -> RunFolder:
         old = _old_head(path)
         if old is None:
-            _check_new(path)
             old = {"state": "running", "seconds": 0.0}
         else:
             _check_same(path, old, wanted)
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            _cut_half_line(path / BATCHES)
-            folder = cls(path, {**wanted, "state": old["state"], "seconds": old["seconds"]})
-            folder.pending = folder._read_pending()
-            folder.write_state("running", folder.earlier_secs)
-        except OSError as error:
-            raise write_error(path, error) from error
+        _cut_half_line(path / BATCHES)
+        folder = cls(path, {**wanted, "state": old["state"], "seconds": old["seconds"]}, claim)
+        folder._drop_damaged_batches()
+        folder.earlier_state = str(old["state"]) if folder.batches else ""
+        folder.pending = folder._read_pending()
+        folder.write_state("running", folder.earlier_secs)
         return folder
 
     @cached_property
     def batches(self) -> list[dict[str, Any]]:
         """Those that are complete, in the order they were learnt from."""
-        return _read_batches(self.path / BATCHES)
+        return _read_batches(self.path / BATCHES)[0]
 
     @cached_property
     def store(self) -> Store:
@@ -110,15 +129,24 @@ class RunFolder:
         """A run that ended before anything succeeded has none: all tasks stay untuned."""
         return (self.path / BEST).exists()
 
+    @property
+    def best_is_whole(self) -> bool:
+        """Whether it can be read; the measurements are enough to write it anew."""
+        try:
+            return self.has_best and self.best() is not None
+        except RunFolderError:
+            return False
+
     def best(self) -> dict[str, BestProgram]:
         """By workload id."""
-        rows = read_object(self.path / BEST, "tune first") if self.has_best else {}
+        remedy = "the same `tensorese tune` again writes it anew"
+        rows = read_object(self.path / BEST, remedy) if self.has_best else {}
         try:
             return {task: BestProgram.from_dict(row) for task, row in rows.items()}
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except _WRONG as error:
             raise RunFolderError(
                 f"{self.path / BEST} must name the best programs, but it lacks or garbles {error}; "
-                "tune into a new folder"
+                f"{remedy}"
             ) from None
 
     @property
@@ -167,19 +195,51 @@ class RunFolder:
         self.store.close()
         if not self.pending:
             (self.path / PENDING).unlink(missing_ok=True)
+        if self._claim is not None:
+            self._claim.close()
 
     def _read_pending(self) -> list[Pending]:
         try:
             entries = json.loads((self.path / PENDING).read_text())["batches"]
         except FileNotFoundError:
             return []
-        except (ValueError, KeyError, OSError) as error:
-            raise RunFolderError(
-                f"{self.path / PENDING} must list the batches in flight, but it cannot be read "
-                f"({error}); remove it to go on without them"
-            ) from None
+        except (*_WRONG, OSError):
+            return self._without_pending()
         done = {int(batch["batch"]) for batch in self.batches}
-        return [p for p in map(Pending.from_dict, entries) if p.number not in done]
+        try:
+            return [p for p in map(Pending.from_dict, entries) if p.number not in done]
+        except _WRONG:
+            return self._without_pending()
+
+    def _without_pending(self) -> list[Pending]:
+        self.repairs.append(f"{self.path / PENDING} is damaged: what it listed is proposed anew")
+        return []
+
+    def _drop_damaged_batches(self) -> None:
+        """Their measurements are in the store, from where they are learnt again."""
+        path = self.path / BATCHES
+        whole, damaged = _read_batches(path)
+        if damaged:
+            aside = path.with_name(f"{BATCHES}.damaged")
+            path.replace(aside)
+            write_text(path, "".join(json.dumps(batch) + "\n" for batch in whole))
+            self.repairs.append(f"{damaged} damaged lines of {path} were set aside in {aside.name}")
+
+
+def claim_run(path: Path) -> Claim:
+    """For whoever writes into a run; the folder is made when it is missing."""
+    if _old_head(path) is None:
+        _check_new(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        return Claim(path / LOCK)
+    except InUse as holder:
+        raise RunFolderError(
+            f"a run folder has one user at a time, but {path} is in use by {holder}; wait for it, "
+            "or name another folder"
+        ) from None
+    except OSError as error:
+        raise write_error(path, error) from error
 
 
 def read_object(path: Path, remedy: str) -> dict[str, Any]:
@@ -188,7 +248,7 @@ def read_object(path: Path, remedy: str) -> dict[str, Any]:
         value = json.loads(path.read_text())
     except OSError as error:
         raise RunFolderError(f"{path} must be readable ({error.strerror}); {remedy}") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise RunFolderError(f"{path} must be JSON, but it is damaged; {remedy}") from None
     if not isinstance(value, dict):
         raise RunFolderError(f"{path} must hold a JSON object; {remedy}")
@@ -212,7 +272,7 @@ def write_text(path: Path, text: str) -> None:
 
 def _old_head(path: Path) -> dict[str, Any] | None:
     try:
-        text = (path / HEAD).read_text()
+        text = (path / HEAD).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -220,7 +280,8 @@ def _old_head(path: Path) -> dict[str, Any] | None:
     try:
         head: dict[str, Any] = json.loads(text)
         version = int(head["version"])
-    except (ValueError, KeyError, TypeError):
+        _check_head(head)
+    except _WRONG:
         raise RunFolderError(
             f"{path / HEAD} must describe the run, but it cannot be read; name another --out"
         ) from None
@@ -232,10 +293,24 @@ def _old_head(path: Path) -> dict[str, Any] | None:
     return head
 
 
+def _check_head(head: Mapping[str, Any]) -> None:
+    """Raises one of `_WRONG` where what is compared, or gone on from, is missing."""
+    _secs(head["seconds"]), str(head["state"]), dict(head["environment"]["toolchain"])
+    [str(task["workload"]) for task in head["tasks"]]
+    [str(head[key]) for key in ("model", "target", "platform")]
+    head.get("config", {}).get("proposer")
+
+
+def _secs(value: Any) -> float:
+    if not 0 <= float(value) < math.inf:
+        raise ValueError(f"seconds of {value}")
+    return float(value)
+
+
 def _check_new(path: Path) -> None:
     if path.is_file():
         raise RunFolderError(f"a run is a folder, but {path} is a file; name another --out")
-    if path.is_dir() and any(not p.name.startswith(".run.json") for p in path.iterdir()):
+    if path.is_dir() and any(not p.name.startswith((".run.json", LOCK)) for p in path.iterdir()):
         raise RunFolderError(
             f"{path} must be empty or a run folder, but it holds other files; name another --out"
         )
@@ -272,17 +347,26 @@ def _check_same(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> N
             refuse(key, before.get(key, "absent"), now.get(key, "absent"))
 
 
-def _read_batches(path: Path) -> list[dict[str, Any]]:
-    """Without a last line that a killed process left half."""
+def _read_batches(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """Without a last line that a killed process left half; and how many lines are damaged."""
     try:
         whole, _, _ = path.read_bytes().rpartition(b"\n")
-        return [json.loads(line) for line in whole.splitlines() if line]
     except FileNotFoundError:
-        return []
+        return [], 0
     except OSError as error:
         raise write_error(path, error) from error
-    except ValueError as error:
-        raise RunFolderError(f"{path} must be JSON lines, but one is none: {error}") from None
+    lines = [line for line in whole.split(b"\n") if line]
+    batches = [batch for line in lines if (batch := _batch(line)) is not None]
+    return batches, len(lines) - len(batches)
+
+
+def _batch(line: bytes) -> dict[str, Any] | None:
+    try:
+        entry: dict[str, Any] = json.loads(line)
+        int(entry["batch"]), _secs(entry["secs"]), str(entry["task"])
+        return entry if all(p["program"] for p in entry["proposed"]) else None
+    except _WRONG:
+        return None
 
 
 def _cut_half_line(path: Path) -> None:

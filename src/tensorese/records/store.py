@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from tensorese.errors import StoreError, did_you_mean
@@ -284,7 +285,7 @@ class Store:
 
     def info(self) -> dict[str, Any]:
         """Counts by platform and status, sizes, and what was found wrong."""
-        table = self.table(["platform", "status", "workload_id", "split"])
+        table = self.table(["platform", "status", "workload_id", "sketch_id", "split"])
         return {
             "path": str(self.path),
             "schema": SCHEMA_VERSION,
@@ -298,8 +299,24 @@ class Store:
                 name: _platform_info(table.filter(pc.equal(table["platform"], name)))
                 for name in sorted(self._contents.platforms())
             },
-            "problems": [str(problem) for problem in self._contents.problems],
+            "problems": [str(problem) for problem in self._contents.problems]
+            + self._lacking(table),
         }
+
+    def _lacking(self, table: Any) -> list[str]:
+        """Rows that nobody can read, because what they refer to is gone."""
+        lines = []
+        known_ids = {"workload": set(self.workloads()), "sketch": set(self.sketches())}
+        for noun, known in known_ids.items():
+            ids = set(pc.unique(table[f"{noun}_id"]).to_pylist()) - known
+            gone = pc.is_in(table[f"{noun}_id"], value_set=pa.array(sorted(ids), pa.string()))
+            rows = int(pc.sum(gone).as_py() or 0)
+            if rows:
+                lines.append(
+                    f"{rows:,} measurements refer to {len(ids):,} {noun} rows that the store "
+                    "lacks: merge a copy that has them"
+                )
+        return lines
 
     def _check_platform(self, platform: str) -> None:
         known = self._contents.platforms()

@@ -80,11 +80,16 @@ def _check_members(path: Path, file: io.BufferedReader) -> None:
         raise NetworkError(f"{path} is a broken zip archive ({error}); export it again") from None
     with archive:
         names = archive.namelist()
+        packed = any(one.compress_type != zipfile.ZIP_STORED for one in archive.infolist())
+        size = sum(one.file_size for one in archive.infolist())
     root = names[0].partition("/")[0] + "/" if names else ""
     if f"{root}data.pkl" in names:
         raise NetworkError(f"{path} {PICKLE_REFUSED}")
     if f"{root}{_GRAPH}" not in names:
         raise NetworkError(f"{path} is a zip archive but no torch.export one (.pt2)")
+    # torch packs nothing, and what is packed may be far larger than the file.
+    if packed or size > path.stat().st_size:
+        raise NetworkError(f"{path} holds packed members; export it again with torch.export.save")
     # Two readers may disagree on which of two equal names counts.
     if len({name.lower() for name in names}) != len(names):
         raise NetworkError(f"{path} names a member twice; export it again")

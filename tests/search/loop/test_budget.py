@@ -20,7 +20,7 @@ def progress(secs: float) -> Progress:
 
 
 def budget(minutes: float, ago: float = 0.0, **more: float) -> Budget:
-    started = time.time() - ago
+    started = time.monotonic() - ago
     return Budget(config=TuneConfig(minutes=minutes), started=started, earlier=0.0, **more)
 
 
@@ -42,3 +42,11 @@ def test_finalists_get_another_turn_while_compiling_still_fits() -> None:
     assert budget(3, ago=150).time_for_a_turn(tasks)
     assert not budget(3, ago=156).time_for_a_turn(tasks)
     assert budget(3, ago=156, compiles=False).time_for_a_turn(tasks)
+
+
+def test_a_clock_that_is_set_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = budget(3, ago=100)
+    for jump in (-1e6, 1e6):
+        now = time.time() + jump
+        monkeypatch.setattr(time, "time", lambda now=now: now)
+        assert running.elapsed() == pytest.approx(100, abs=5.0)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -133,14 +135,14 @@ def test_an_exhausted_space_ends_a_run_without_limits(tmp_path: Path) -> None:
 
 def test_a_time_limit_that_start_up_ate_is_no_success(tasks: list[Task], tmp_path: Path) -> None:
     with pytest.raises(TuneError, match=r"--minutes must leave time to measure, but 1 were over"):
-        tune(tasks, tmp_path / "run", minutes=1.0, started=time.time() - 600)
+        tune(tasks, tmp_path / "run", minutes=1.0, started=time.monotonic() - 600)
 
 
 def test_a_minutes_limit_leaves_time_for_the_end(tasks: list[Task], tmp_path: Path) -> None:
-    begun = time.time()
+    begun = time.monotonic()
     run = tune(tasks, tmp_path / "run", minutes=0.05, started=begun)
     assert run.reason in ("time is up", "nothing left to try")
-    assert time.time() - begun < 20
+    assert time.monotonic() - begun < 20
 
 
 class Recorder(Callback):
@@ -321,3 +323,64 @@ def test_killed_at_random_moments_a_run_ends_as_if_it_had_not_been(
 
 def _grew(path: Path, size: int) -> bool:
     return path.exists() and path.stat().st_size > size
+
+
+class DiesAmongFinalists(MadeUpMeasurer):
+    """Times four finalists and is gone."""
+
+    def submit(self, candidates: Any) -> Any:
+        if candidates and candidates[0].origin == "finalist":
+            super().submit(candidates[:4])
+            raise KeyboardInterrupt
+        return super().submit(candidates)
+
+
+def test_killed_among_the_finalists_it_times_the_rest_of_them(
+    tasks: list[Task], tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        tune(tasks, out, DiesAmongFinalists(), trials=30)
+    tune(tasks, out, trials=30)
+    measurer = MadeUpMeasurer()
+    tune(tasks, out, measurer, trials=30)
+    assert measurer.batches == [], "the third command finds everything done"
+    with Store.open(out / "store") as store:
+        turns = Counter(m.program.id for m in store.measurements() if m.origin == "finalist")
+    assert set(turns.values()) == {3} and len(turns) > 4
+    best = json.loads((out / "best.json").read_text())
+    assert all(len(entry["remeasured"]) == 3 for entry in best.values())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_whatever_asks_a_run_to_end_ends_it_well(
+    tasks: list[Task], tmp_path: Path, number: signal.Signals
+) -> None:
+    class Asked(MadeUpMeasurer):
+        def submit(self, candidates: Any) -> Any:
+            if len(self.batches) == 2:
+                signal.raise_signal(number)
+            return super().submit(candidates)
+
+    run = tune(tasks, tmp_path / "run", Asked(), trials=60)
+    assert run.state == "interrupted" and 0 < run.trials < 60
+    assert tune(tasks, tmp_path / "run", trials=60).trials == 60
+
+
+@pytest.mark.parametrize("damage", ["batches.jsonl", "pending.json", "best.json"])
+def test_what_is_damaged_is_learnt_again_from_the_store(
+    tasks: list[Task], tmp_path: Path, damage: str
+) -> None:
+    out = tmp_path / "run"
+    tune(tasks, out, trials=30)
+    best = json.loads((out / "best.json").read_text())
+    lines = (out / damage).read_text().splitlines() if (out / damage).exists() else ["", ""]
+    (out / damage).write_text("\n".join([lines[0][:20], *lines[1:]]) + "\n")
+    recorder, measurer = Recorder(), MadeUpMeasurer()
+    run = tune(tasks, out, measurer, trials=30, callbacks=[recorder])
+    assert (run.trials, len(trials_of(out))) == (30, 30)
+    again = json.loads((out / "best.json").read_text())
+    assert {t: b["program"] for t, b in again.items()} == {t: b["program"] for t, b in best.items()}
+    assert damage == "best.json" or any("damaged" in text for text in recorder.events)
+    assert tune(tasks, out, trials=36).trials == 36
+    assert len({row[0] for row in trials_of(out)}) == 36

@@ -5,6 +5,7 @@ A failure there is a cost of 1e10 s. Here it is a status, and its time does not 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,9 @@ class _Reader:
         task, state = line["i"]
         costs, error_no, *rest = line["r"]
         status, error = ERRORS.get(error_no, (Status.INFRA_ERROR, f"ansor error {error_no}"))
-        run_secs = tuple(float(cost) for cost in costs if cost < NO_TIME)
+        if not all(map(math.isfinite, costs)):
+            raise ValueError("a cost that is no number")
+        run_secs = tuple(float(cost) for cost in costs if 0 < cost < NO_TIME)
         if status not in (Status.OK, Status.WRONG_OUTPUT):
             run_secs = ()
         elif status is Status.OK and not run_secs:

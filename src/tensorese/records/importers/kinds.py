@@ -13,9 +13,9 @@ def target_kind(target: str) -> str:
     """`cuda` of `cuda -keys=cuda,gpu ...`, of `{"kind": "cuda"}`, or of a quoted tag."""
     try:
         parsed = json.loads(target)
-    except ValueError:
+    except (ValueError, RecursionError):
         parsed = target
-    text = parsed.get("kind", "") if isinstance(parsed, dict) else str(parsed)
+    text = str(parsed.get("kind", "") if isinstance(parsed, dict) else parsed)
     words = text.split()
     return words[0] if words else ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,9 +12,12 @@ from typing import Any
 import pyarrow as pa
 
 from tensorese.errors import ImportFormatError
-from tensorese.records.nouns import Measurement
+from tensorese.records.nouns import Measurement, canonical_json
 
 _CHUNK = 1 << 20
+MOST_LINE = 64 << 20
+"""Bytes of a line: real ones have thousands."""
+_PACKED, _MOST_RATIO = 256 << 20, 2000  # a packed file that holds so much is looked at closely
 _COMPRESSION = {".gz": "gzip", ".zst": "zstd"}
 
 
@@ -46,8 +50,9 @@ def open_stream(path: Path) -> Any:
 
 def text_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Numbered lines without blank ones and `#` comments."""
-    number = 0
+    number = read = 0
     rest = b""
+    most = max(_PACKED, _MOST_RATIO * path.stat().st_size) if path.exists() else 0
     with open_stream(path) as stream:
         while True:
             try:
@@ -57,7 +62,14 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
                     f"{path} must be a whole {path.suffix} file, but it breaks off or is damaged "
                     f"after line {number}; fetch it again"
                 ) from error
+            read += len(chunk)
             *lines, rest = (rest + chunk).split(b"\n")
+            if len(rest) > MOST_LINE or read > most:
+                raise ImportFormatError(
+                    f"{path}:{number + 1}: a line has at most {MOST_LINE >> 20} MiB, and a packed "
+                    f"file no more than {_MOST_RATIO} times its size, but here is more; this is "
+                    "no file of records"
+                )
             if not chunk and rest:
                 lines, rest = [rest], b""
             for line in lines:
@@ -89,14 +101,66 @@ def json_lines(path: Path, skipped: Skipped) -> Iterator[tuple[int, Any]]:
         yield number, value
 
 
+_WRONG = (
+    KeyError,
+    IndexError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
+_MOST_DEPTH = 100
+_INT64 = range(-(1 << 63), 1 << 63)
+
+
+def _check(m: Measurement, known: set[str]) -> None:
+    """Raises one of `_WRONG` for what a store could not hold or nobody could read again; `known`
+    are ids of workloads and sketches that were looked at."""
+    program, workload, sketch = m.program, m.program.workload, m.program.sketch
+    whole = list(program.decisions)
+    if workload.id not in known:
+        whole += [n for spec in workload.args for n in spec.shape]
+        _check_texts(workload.operator, workload.key, *(spec.dtype for spec in workload.args))
+        _check_depth(canonical_json(workload.attributes))
+    if sketch.id not in known:
+        whole += [n for slot in sketch.slots for n in slot]
+        _check_depth(sketch.body)
+    if not all(type(n) is int and n in _INT64 for n in whole):
+        raise ValueError("an integer of more than 64 bits, or none")
+    if not all(map(math.isfinite, (*m.run_secs, m.time))):
+        raise ValueError("a number that is not finite")
+    _check_texts(m.platform.target)
+    canonical_json(m.timing)
+    known |= {workload.id, sketch.id}
+
+
+def _check_texts(*texts: Any) -> None:
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError("a text that is none")
+        text.encode()
+
+
+def _check_depth(text: str) -> None:
+    depth = 0
+    for character in text:
+        depth += (character in "[{") - (character in "]}")
+        if depth > _MOST_DEPTH:
+            raise RecursionError("deeper than any record")
+
+
 def read_each(
     path: Path, skipped: Skipped, read: Callable[[Any], Measurement | None], what: str
 ) -> Iterator[Measurement]:
     """`read` applied to every line; what it cannot take is not `what`, None is nothing to keep."""
+    known: set[str] = set()
     for number, line in json_lines(path, skipped):
         try:
             measurement = read(line)
-        except (KeyError, IndexError, TypeError, ValueError):
+            if measurement is not None:
+                _check(measurement, known)
+        except _WRONG:
             skipped.bad_line(path, number, f"JSON, but not {what}")
             continue
         if measurement is not None:

@@ -6,6 +6,7 @@ nor why it failed: a failure is 1e10 s there, and a status without a time here.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,7 +67,7 @@ def _module_line(path: Path, number: int, line: Any) -> tuple[str, str]:
     try:
         key, blob = line
         return str(key), decode_blob(blob)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise ImportFormatError(
             f"{path}:{number}: a workload is [hash, base64 of a module], but this line is not"
         ) from error
@@ -87,7 +88,9 @@ class _Reader:
         if costs is None:
             return None
         program = self._program(index, trace, args, canonical_json(target))
-        failed = not costs or max(costs) >= NO_TIME
+        if not all(map(math.isfinite, costs)):
+            raise ValueError("a time that is no number")
+        failed = not costs or max(costs) >= NO_TIME or min(costs) <= 0
         run_secs = () if failed else tuple(float(cost) for cost in costs)
         return Measurement(
             program=program,
@@ -110,6 +113,8 @@ class _Reader:
     def _program(self, index: int, trace: list[Any], args: list[Any], target: str) -> Program:
         workload = self.workloads.get(index)
         if workload is None:
+            if type(index) is not int or index < 0:
+                raise IndexError("a workload is named by its line")
             key, module = self.modules[index]
             specs = [TensorSpec(shape=tuple(shape), dtype=dtype) for _, dtype, shape in args]
             workload = self.workloads[index] = workload_of_module(module, key, specs)

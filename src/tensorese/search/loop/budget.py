@@ -18,7 +18,7 @@ _MOST = 0.5  # of the time that the ending may take
 
 @dataclass
 class Budget:
-    """`started` is when the process did, on `time.time`'s clock."""
+    """`started` is when the process did, on `time.monotonic`'s clock, which nobody sets."""
 
     config: TuneConfig
     started: float
@@ -29,7 +29,7 @@ class Budget:
     """Seconds that reading the network and finding its tasks took."""
 
     def elapsed(self) -> float:
-        return self.earlier + time.time() - self.started
+        return self.earlier + time.monotonic() - self.started
 
     def first_batch(self, tasks: int) -> int:
         """Candidates of a task's first batch, so that first visits take half the run at most."""

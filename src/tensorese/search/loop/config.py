@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -50,8 +51,11 @@ class TuneConfig:
                 f"--minutes limits measuring, but --trials 0 measures nothing, and got "
                 f"--minutes {self.minutes:g} beside it; leave one of them out"
             )
-        if self.minutes is not None and not self.minutes > 0:
-            raise TuneError(f"--minutes must be positive, but got {self.minutes:g}")
+        if self.minutes is not None and not 0 < self.minutes < math.inf:
+            raise TuneError(
+                f"--minutes must be positive and finite, but got {self.minutes:g}; without it "
+                "--trials alone ends a run"
+            )
         for name in ("batch", "finalists", "rounds"):
             if getattr(self, name) < 1:
                 raise TuneError(f"{name} must be at least 1, but got {getattr(self, name)}")

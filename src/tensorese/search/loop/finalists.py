@@ -41,16 +41,23 @@ def remeasure(
     chosen: Mapping[str, Sequence[Measurement]],
     rounds: int,
     keep_going: Callable[[], bool] = lambda: True,
+    known: Mapping[str, Sequence[Measurement]] | None = None,
 ) -> dict[str, Winner]:
-    """`chosen` lists every task's leaders, fastest first; one turn goes over all of them."""
+    """`chosen` lists every task's leaders, fastest first; one turn goes over all of them.
+
+    `known` are turns by program id that a sitting had taken when it was killed.
+    """
     candidates = [
         Candidate(program=m.program, origin=FINALIST) for ms in chosen.values() for m in ms
     ]
-    turns: dict[str, list[Measurement]] = {c.program.id: [] for c in candidates}
+    turns = {c.program.id: list((known or {}).get(c.program.id, ())) for c in candidates}
     for turn in range(rounds):
+        missing = [c for c in candidates if len(turns[c.program.id]) <= turn]
+        if not missing:
+            continue
         if turn and not keep_going():
             break
-        for measurement in measurer.measure(candidates):
+        for measurement in measurer.measure(missing):
             turns[measurement.program.id].append(measurement)
     winners = {task: best_of(ms, turns) for task, ms in chosen.items()}
     return {task: winner for task, winner in winners.items() if winner is not None}

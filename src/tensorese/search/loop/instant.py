@@ -53,7 +53,7 @@ def judges_named(
             "--trials 0 needs a model to choose programs by, but got --model none; name auto or a "
             "model's folder, or measure with --trials N"
         )
-    named = model_named(ranker, platform)
+    named, passed_over = model_named(ranker, platform)
     if named is None:
         raise TuneError(
             f"--trials 0 needs a model of {platform.name}'s kind, but none is there; measure with "
@@ -69,7 +69,7 @@ def judges_named(
         records=records,
     )
     beside = "" if writer is not None else "; no model that writes programs is there for it"
-    return judges, [f"nothing is measured: {named.line} chooses{beside}"]
+    return judges, [*passed_over, f"nothing is measured: {named.line} chooses{beside}"]
 
 
 def _writer(proposer: str, platform: Platform, seed: int) -> TLMProposer | None:
@@ -100,7 +100,7 @@ def choose_instantly(
 
     What an earlier sitting measured stays. A later one with trials goes on in the same folder.
     """
-    begun = time.time() if started is None else started
+    begun = time.monotonic() if started is None else started
     settings = {
         **config.to_dict(),
         "ranker": judges.ranker.name,
@@ -125,7 +125,7 @@ def choose_instantly(
                     entries[task.id] = program.to_dict(task.task.workload)
         _require_one(ours, entries)
         folder.write_best(entries)
-        secs = earlier + time.time() - begun
+        secs = earlier + time.monotonic() - begun
         folder.write_state("finished", secs)
     finally:
         folder.close()

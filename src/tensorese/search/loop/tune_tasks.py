@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import os
-import signal
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tensorese import interrupts
 from tensorese.errors import did_you_mean
 from tensorese.measure.base import Measurer
 from tensorese.records.nouns import Platform
@@ -79,10 +79,10 @@ def tune_tasks(
 ) -> RunOutcome:
     """Tunes or goes on tuning. The measurer journals into the run's store.
 
-    `started` is the time the process began, `compiles` says that a library is built afterwards
-    (time is left for it, by how long `preparing` the network took), `records` are of earlier
-    runs, `peak_gflops` is the machine's. A `proposer` by name is guided by `ranker`; one that is
-    an object has a ranker of its own.
+    `started` is when the process began, on `time.monotonic`'s clock, `compiles` says that a
+    library is built afterwards (time is left for it, by how long `preparing` the network took),
+    `records` are of earlier runs, `peak_gflops` is the machine's. A `proposer` by name is guided
+    by `ranker`; one that is an object has a ranker of its own.
     """
     if target.is_cpu:
         ranker = BuildCostRanker(ranker)
@@ -110,7 +110,7 @@ def tune_tasks(
             proposer=proposer,
             budget=Budget(
                 config=config,
-                started=time.time() if started is None else started,
+                started=time.monotonic() if started is None else started,
                 earlier=folder.earlier_secs,
                 compiles=compiles,
                 preparing=preparing,
@@ -218,8 +218,5 @@ def _interruptible(tuner: Tuner, announcer: Announcer) -> Iterator[None]:
         tuner.stop()
         announcer.on_note("stopping after the current measurement; Ctrl-C again stops at once")
 
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
+    with interrupts.handled(interrupt):
         yield
-    finally:
-        signal.signal(signal.SIGINT, before)

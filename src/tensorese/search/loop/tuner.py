@@ -9,6 +9,7 @@ it alone, so a run that was killed goes on exactly as it would have.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import time
 from collections import deque
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tensorese.measure.base import FINALIST, Cancelled, Measurer, Ticket, require_success
+from tensorese.measure.faults import FaultsInARow
 from tensorese.records.nouns import Measurement, Status
 from tensorese.records.run_entries import Pending
 from tensorese.records.run_folder import BEST, RunFolder
@@ -34,7 +36,9 @@ from tensorese.search.loop.task import TuningTask, Untunable
 _DEPTH = 2
 _PER_BUILDER = 2  # programs in flight: one is built, one waits
 _SAVE_SECS = 30.0
+_TELL_SECS = 5.0
 _UNTUNABLE = "not tuned"
+_FAULT_TURNS = 3  # of a batch on a machine that fails some of its programs
 
 
 @dataclass
@@ -89,6 +93,7 @@ class Tuner:
         self.in_flight: deque[_Flight] = deque()
         self.measured = 0
         """Trials of this sitting."""
+        self.faults = FaultsInARow()
         self._held = False
         self._next_number = self._first_new = 0
         self._unclaimed: dict[str, Measurement] = {}
@@ -106,6 +111,8 @@ class Tuner:
 
     def run(self) -> dict[str, Winner]:
         """The winners by workload id."""
+        for repair in self.folder.repairs:
+            self.announcer.on_note(repair)
         self._recall()
         self._announce_start()
         try:
@@ -228,15 +235,34 @@ class Tuner:
         """Results in the order of the proposals."""
         started = time.monotonic()
         results = dict(flight.known)
-        for index, measurement in flight.ticket:
-            results[flight.order[index]] = measurement
+        for turn in range(_FAULT_TURNS):
+            faulty = []
+            for index, measurement in flight.ticket:
+                self.faults.see(measurement)
+                results[flight.order[index]] = measurement
+                if measurement.status is Status.INFRA_ERROR:
+                    faulty.append(measurement.program.id)
+            if not faulty or turn == _FAULT_TURNS - 1:
+                break
+            self._again(flight, faulty)
         flight.phases["measure"] = time.monotonic() - started
         return [results[program] for program in flight.programs]
 
+    def _again(self, flight: _Flight, programs: Sequence[str]) -> None:
+        """What met a fault of the machine has not been tried."""
+        pairs = zip(flight.proposals, flight.programs, strict=True)
+        candidates = self.tasks[flight.task].candidates([p for p, i in pairs if i in programs])
+        flight.order = [candidate.program.id for candidate in candidates]
+        flight.ticket = self.measurer.submit(candidates)
+
     def _absorb(self, flight: _Flight, results: list[Measurement]) -> None:
+        """A program that the machine failed again and again is no trial and teaches nothing."""
         task = self.tasks[flight.task]
         started = time.monotonic()
         before = task.progress.best
+        tried = [r.status is not Status.INFRA_ERROR for r in results]
+        flight.proposals = list(itertools.compress(flight.proposals, tried))
+        results = list(itertools.compress(results, tried))
         self._learn(flight.task, results)
         flight.phases["learn"] = time.monotonic() - started
         self.measured += len(results)
@@ -268,12 +294,22 @@ class Tuner:
         stored: dict[str, Measurement] = {}
         if self.folder.batches or self.folder.pending:
             stored = {m.id: m for m in self.folder.store.measurements()}
-        for line in self.folder.batches:
+        lost = 0
+        told = time.monotonic()
+        for number, line in enumerate(self.folder.batches):
+            if time.monotonic() - told > _TELL_SECS:
+                told = time.monotonic()
+                done = f"{number} of {len(self.folder.batches)} batches"
+                self.announcer.on_note(f"learning from earlier sittings: {done}")
             if line["task"] in places:  # else --tasks leaves it out this time
                 index = places[line["task"]]
                 self.tasks[index].proposed += 1
-                self._learn(index, [stored[p["measurement"]] for p in line["proposed"]])
-        learnt = {p["measurement"] for line in self.folder.batches for p in line["proposed"]}
+                ids = [p.get("measurement") for p in line["proposed"]]
+                self._learn(index, [stored[i] for i in ids if i in stored])
+                lost += sum(i not in stored for i in ids)
+        if lost:
+            self.announcer.on_note(f"{lost} measurements are gone from the run's store")
+        learnt = {p.get("measurement") for line in self.folder.batches for p in line["proposed"]}
         self._unclaimed = {
             m.program.id: m
             for m in stored.values()
@@ -301,13 +337,34 @@ class Tuner:
                 self._next_number = pending.number
                 self._submit(index, affordable, self._unclaimed)
         self._next_number = self._first_new
+        self._adopt()
+
+    def _adopt(self) -> None:
+        """Measurements of this run that no file of it names any more: learnt, as a batch each."""
+        claimed = {program for flight in self.in_flight for program in flight.programs}
+        for index, task in enumerate(self.tasks):
+            mine = [m for i, m in self._unclaimed.items() if i not in claimed]
+            mine = [m for m in mine if m.program.workload.id == task.id]
+            if not mine:
+                continue
+            self._learn(index, mine)
+            proposals = [
+                Proposal(sketch=0, row=m.program.decisions, origin=m.origin, score=math.nan)
+                for m in mine
+            ]
+            line = announce.batch_line(task, proposals, mine)
+            secs = {"secs": round(self.budget.elapsed(), 3), "phases": {}}
+            trials = self.folder.trials + len(mine)
+            self.folder.finish(self._next_number, {**secs, "trials": trials, **line})
+            self._next_number += 1
 
     def _salvage(self) -> None:
         """After Ctrl-C, what batches in flight have measured counts for the best so far."""
         self.measurer.settle()
         flying = {i: self.tasks[f.task] for f in self.in_flight for i in f.programs}
         for measurement in self.folder.store.measurements():
-            if measurement.program.id in flying and measurement.origin != FINALIST:
+            tried = measurement.status is not Status.INFRA_ERROR
+            if measurement.program.id in flying and tried and measurement.origin != FINALIST:
                 flying[measurement.program.id].measurements.append(measurement)
                 self.measured += 1
 
@@ -316,10 +373,11 @@ class Tuner:
     def _finish(self) -> dict[str, Winner]:
         interrupted = self.stopped == "interrupted"
         winners = {t.id: w for t in self.tasks if (w := _leader(t)) is not None}
-        if not interrupted and (self.measured or not self.folder.has_best):
+        ended = self.folder.best_is_whole and self.folder.earlier_state == "finished"
+        if not interrupted and (self.measured or not ended):
             self._write_best(winners)  # should the finalists be interrupted
             winners = self._play_off()
-        if self.measured or not self.folder.has_best:
+        if self.measured or not ended:
             self._write_best(winners)
         state = "interrupted" if self.stopped == "interrupted" else "finished"
         self.folder.write_state(state, self.budget.elapsed())
@@ -339,9 +397,25 @@ class Tuner:
         n = sum(map(len, chosen.values()))
         self.announcer.on_note(f"{n} finalists of {len(chosen)} tasks are timed again, in turns")
         try:
-            return remeasure(self.measurer, chosen, self.config.rounds, self._time_for_a_turn)
+            return remeasure(
+                self.measurer,
+                chosen,
+                self.config.rounds,
+                self._time_for_a_turn,
+                {} if self.measured else self._turns_taken(),
+            )
         except Cancelled:
             return {t.id: w for t in self.tasks if (w := _leader(t)) is not None}
+
+    def _turns_taken(self) -> dict[str, list[Measurement]]:
+        """By a sitting that ended among the finalists: what was timed after the last trial."""
+        rows = [m for m in self.folder.store.measurements() if m.status is not Status.INFRA_ERROR]
+        last = max((m.time for m in rows if m.origin != FINALIST), default=0.0)
+        turns: dict[str, list[Measurement]] = {}
+        for row in rows:
+            if row.origin == FINALIST and row.time >= last:
+                turns.setdefault(row.program.id, []).append(row)
+        return turns
 
     def _time_for_a_turn(self) -> bool:
         interrupted = self.stopped == "interrupted"

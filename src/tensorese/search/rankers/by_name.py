@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tensorese.models.base import Model, load_model
+from tensorese.models.base import Model, ModelError, load_model
 from tensorese.models.catalog import choose
 from tensorese.records.nouns import Platform
 from tensorese.search.contracts import Ranker
@@ -35,30 +35,44 @@ def ranker_named(
     features: FeatureSource = read_here,
 ) -> tuple[Ranker, str]:
     """The ranker, and a line for people on what was chosen; `folders` are where `auto` looks."""
-    named = None if spec == "none" else model_named(spec, platform, folders)
+    if spec == "none":
+        return OnlineRanker(), ""
+    named, passed_over = model_named(spec, platform, folders)
     if named is not None:
-        return guided(named.model, named.head, features), f"starting from {named.line}"
-    kind = f"no trained model is of {platform.name}'s kind"
-    return OnlineRanker(), "" if spec == "none" else f"{kind}: learning from this run alone"
+        line = f"starting from {named.line}"
+        return guided(named.model, named.head, features), "; ".join([*passed_over, line])
+    line = f"no trained model is of {platform.name}'s kind: learning from this run alone"
+    return OnlineRanker(), "; ".join([*passed_over, line])
 
 
 def model_named(
     spec: str, platform: Platform, folders: Sequence[Path] | None = None
-) -> Named | None:
-    """The model of a folder, or for `auto` the one that fits the platform, if any does."""
+) -> tuple[Named | None, list[str]]:
+    """The model of a folder, or for `auto` the one that fits the platform, if any does; and which
+    damaged ones were passed over."""
     if spec == "auto":
-        choice = choose(platform, folders)
-        if choice is None:
-            return None
-        model = load_model(choice.folder)
-        line = f"the model {choice.folder.name}, {about(model)} ({choice.why})"
-        return Named(model=model, head=choice.head, line=line)
+        return _auto(platform, folders)
     folder = Path(spec)
     if not folder.is_dir():
         raise TuneError(f"--model must be auto, none or a model's folder, but {spec!r} is none")
     model = load_model(folder)
     head = platform.name if platform.name in model.platforms else model.platforms[0]
-    return Named(model=model, head=head, line=f"{folder}, {about(model)}, its head {head}")
+    return Named(model=model, head=head, line=f"{folder}, {about(model)}, its head {head}"), []
+
+
+def _auto(platform: Platform, folders: Sequence[Path] | None) -> tuple[Named | None, list[str]]:
+    """The best model that can be loaded; a damaged one is passed over and named."""
+    damaged: dict[Path, str] = {}
+    named = None
+    while named is None and (choice := choose(platform, folders, damaged=damaged)) is not None:
+        try:
+            model = load_model(choice.folder)
+        except ModelError as error:
+            damaged[choice.folder] = str(error)
+            continue
+        line = f"the model {choice.folder.name}, {about(model)} ({choice.why})"
+        named = Named(model=model, head=choice.head, line=line)
+    return named, [f"passed over {path}: {why}" for path, why in damaged.items()]
 
 
 def about(model: Model) -> str:

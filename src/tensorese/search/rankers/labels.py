@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,7 +30,7 @@ def seconds_of(measurement: Measurement) -> float:
     """Of a run, whole or cut short (then it is that slow at least); 0 for anything else."""
     if measurement.status not in (Status.OK, Status.CENSORED) or not measurement.run_secs:
         return 0.0
-    return float(np.median(measurement.run_secs))
+    return max(0.0, float(statistics.median(measurement.run_secs)))
 
 
 def is_label(measurement: Measurement) -> bool:

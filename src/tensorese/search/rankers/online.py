@@ -48,17 +48,16 @@ class _Task:
     speed: GaussianProcess | None = None
     risk: GaussianProcess | None = None
     """Of failing, 0 to 1. A model of its own: as slow runs, failures would drown the fast ones."""
+    runs: list[Measurement] = field(default_factory=list)
+    """Those of the measurements that ran, in the same order."""
     share: float = 1.0
     """How far the prediction from other tasks holds here."""
 
     def add(self, measurements: Iterable[Measurement]) -> bool:
-        before = len(self.measurements)
-        self.measurements.update((m.id, m) for m in measurements if is_label(m))
-        return len(self.measurements) > before
-
-    @property
-    def runs(self) -> list[Measurement]:
-        return [m for m in self.measurements.values() if seconds_of(m) > 0]
+        new = {m.id: m for m in measurements if is_label(m) and m.id not in self.measurements}
+        self.measurements |= new
+        self.runs += [m for m in new.values() if seconds_of(m) > 0]
+        return bool(new)
 
     def learn(self, others: Advice | None) -> None:
         runs = _best_and_latest(self.runs)
