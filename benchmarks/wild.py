@@ -22,7 +22,7 @@ from common import RESULTS, provenance, write_result
 from tensorese.deploy.arena import Arena
 from tensorese.deploy.disturbance import others, read_clocks
 from tensorese.deploy.folder import read_run
-from tensorese.deploy.verdict import compare, tolerance
+from tensorese.deploy.verdict import compare, rival_limits, tolerance
 from tensorese.targets import Target
 from tensorese.workloads import load_network
 from wild_networks import NAMES, model_of
@@ -94,7 +94,7 @@ def raced(run: Path, model: str, certificate: dict[str, Any]) -> dict[str, Any]:
         for name in RIVALS:
             arena.add(name, {"kind": name, "model": model}, optional=True)
         want = arena.outputs("tensorese")
-        allowed = [tolerance(str(one.dtype), **depth) for one in want]
+        allowed = rival_limits(want, [tolerance(str(one.dtype), **depth) for one in want])
         for name in [one for one in RIVALS if one in arena.contenders]:
             verdict = compare(arena.outputs(name), want, allowed)
             if not verdict.passed:

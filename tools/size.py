@@ -15,9 +15,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Lines of Python by room of src/tensorese; `modules` are the files beside the rooms.
 ROOMS = {
-    "cli": 2190,
+    "cli": 2250,
     "collect": 3160,
-    "deploy": 2350,
+    "deploy": 2400,
     "evaluation": 960,
     "features": 2750,
     "integrations": 430,
@@ -32,9 +32,9 @@ ROOMS = {
     "search": 3320,
     "space": 3030,
     "training": 2500,
-    "workloads": 5200,
+    "workloads": 5300,
 }
-LINES = {"src": 39_500, "benchmarks": 5_750, "tests": 23_000}
+LINES = {"src": 39_500, "benchmarks": 5_800, "tests": 23_000}
 
 # Bytes; docs without docs/log.
 BYTES = {"benchmarks/results": 4_000_000, "docs": 112_000, "tracked files": 42_000_000}
