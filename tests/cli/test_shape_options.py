@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,26 @@ def test_wrong_options_are_one_line(
     assert run(["tasks", str(open_model(tmp_path)), *options]) == 2
     text = capsys.readouterr().err
     assert says in text and len(text.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "typed", [["tasks", "--no-space"], ["tune", "--trials", "1", "--out", "a run"]]
+)
+def test_the_command_that_was_typed_is_shown_with_what_it_lacks(
+    typed: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    open_model(tmp_path).rename("my model.onnx")
+    verb, *options = typed
+    assert run([verb, "my model.onnx", *options]) == 2
+    said, _, example = capsys.readouterr().err.strip().partition("; for example: ")
+    assert said == "tensorese: every input shape must be fixed, but 'x' is batchx4"
+    pasted = shlex.split(example)
+    assert pasted == ["tensorese", verb, "my model.onnx", *options, "--shape", "x=1x4"]
+    assert verb == "tune" or run(pasted[1:]) == 0
 
 
 def test_tune_has_them_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -100,7 +101,7 @@ def run(arguments: list[str]) -> int:
     except (TensoreseError, click.ClickException) as error:
         if debug:
             traceback.print_exc()
-        return _refuse(error)
+        return _refuse(error, arguments)
     except (KeyboardInterrupt, click.Abort):
         click.echo("tensorese: interrupted", err=True)
         return 130
@@ -110,10 +111,14 @@ def run(arguments: list[str]) -> int:
         return 0
 
 
-def _refuse(error: TensoreseError | click.ClickException) -> int:
+def _refuse(error: TensoreseError | click.ClickException, arguments: Sequence[str]) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":  # click 8.2: a bare group asks for its help
         click.echo(str(error))
         return 0
     text = error.format_message() if isinstance(error, click.ClickException) else str(error)
-    click.echo("tensorese: " + " ".join(text.split()), err=True)
+    text = " ".join(text.split())
+    options = error.options if isinstance(error, TensoreseError) else ""
+    if options and text.endswith(options):  # shown as the whole command, to be pasted
+        text = f"{text.removesuffix(options)}tensorese {shlex.join(arguments)} {options}"
+    click.echo(f"tensorese: {text}", err=True)
     return 2

@@ -3,6 +3,7 @@ onnxruntime computes coarsely."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -15,21 +16,29 @@ def sigmoids_written_out(model: Any) -> Any | None:
     """
     import onnx
 
+    if not any(_is_sigmoid(node) for graph in _graphs(model) for node in graph.node):
+        return None
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    graphs, found = [copy.graph], False
-    while graphs:
-        graph = graphs.pop()
-        attributes = [one for node in graph.node for one in node.attribute]
-        graphs += [one.g for one in attributes if one.HasField("g")]
-        graphs += [inner for one in attributes for inner in one.graphs]
-        if not any(map(_is_sigmoid, graph.node)):
-            continue
-        found = True
+    for graph in _graphs(copy):
         nodes = [new for node in graph.node for new in _written_out(onnx, node)]
         del graph.node[:]
         graph.node.extend(nodes)
-    return copy if found else None
+    return copy
+
+
+def _graphs(model: Any) -> Iterator[Any]:
+    """Inner ones first: who changes a graph's nodes has seen what is in them."""
+
+    def inside(graph: Any) -> Iterator[Any]:
+        for node in graph.node:
+            for attribute in node.attribute:
+                inner = [attribute.g] if attribute.HasField("g") else []
+                for one in (*inner, *attribute.graphs):
+                    yield from inside(one)
+        yield graph
+
+    return inside(model.graph)
 
 
 def _is_sigmoid(node: Any) -> bool:

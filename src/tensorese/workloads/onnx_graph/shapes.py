@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tensorese.records.nouns import TensorSpec
-from tensorese.workloads.errors import NetworkError
+from tensorese.workloads.errors import NetworkError, OpenShapes
 from tensorese.workloads.onnx_graph.graph import Array, Undecided
 from tensorese.workloads.onnx_graph.plain import plain
 
@@ -66,9 +66,7 @@ def settle(model: Any, fixed: Fixed, path: Path) -> Settled:
     values = {n: _value(declared[n], closed[n], v, path) for n, v in fixed.values.items()}
     open_ = [name for name, shape in closed.items() if shape is None and name not in values]
     if open_:
-        raise NetworkError(
-            _all_open(model, [declared[n] for n in open_], declared, closed, values, path)
-        )
+        raise _all_open(model, [declared[n] for n in open_], declared, closed, values)
     inputs = {
         name: TensorSpec(shape=shape, dtype=declared[name].dtype.name)
         for name, shape in closed.items()
@@ -188,12 +186,10 @@ def _all_open(
     declared: Mapping[str, _Declared],
     closed: Mapping[str, tuple[int, ...] | None],
     values: Mapping[str, Array],
-    path: Path,
-) -> str:
+) -> OpenShapes:
     inputs = ", ".join(f"{one.name!r} is {one.shape_text}" for one in open_)
     options = _example(model, open_, declared, closed, values)
-    command = f"tensorese tasks {shlex.quote(str(path))} {options}"
-    return f"every input shape must be fixed, but {inputs}; for example: {command}"
+    return OpenShapes(f"every input shape must be fixed, but {inputs}", options)
 
 
 def _example(
