@@ -77,7 +77,7 @@ def test_the_command_that_was_typed_is_shown_with_what_it_lacks(
     verb, *options = typed
     assert run([verb, "my model.onnx", *options]) == 2
     said, _, example = capsys.readouterr().err.strip().partition("; for example: ")
-    assert said == "tensorese: every input shape must be fixed, but 'x' is batchx4"
+    assert said == "tensorese: every input shape of my model.onnx must be fixed, but 'x' is batchx4"
     pasted = shlex.split(example)
     assert pasted == ["tensorese", verb, "my model.onnx", *options, "--shape", "x=1x4"]
     assert verb == "tune" or run(pasted[1:]) == 0

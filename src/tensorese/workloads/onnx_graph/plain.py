@@ -41,7 +41,9 @@ def plain(model: Any, inputs: Mapping[str, TensorSpec], values: Mapping[str, Arr
     }
     graph = Graph(opsets, model.ir_version, rules(), CONTROL)
     onnx = graph.onnx
-    stored = {tensor.name: tensor for tensor in model.graph.initializer if tensor.name not in values}
+    stored = {
+        tensor.name: tensor for tensor in model.graph.initializer if tensor.name not in values
+    }
     for name, tensor in stored.items():
         graph.values[name] = onnx.numpy_helper.to_array(tensor)
     for name, array in values.items():

@@ -66,7 +66,7 @@ def settle(model: Any, fixed: Fixed, path: Path) -> Settled:
     values = {n: _value(declared[n], closed[n], v, path) for n, v in fixed.values.items()}
     open_ = [name for name, shape in closed.items() if shape is None and name not in values]
     if open_:
-        raise _all_open(model, [declared[n] for n in open_], declared, closed, values)
+        raise _all_open(model, [declared[n] for n in open_], declared, closed, values, path)
     inputs = {
         name: TensorSpec(shape=shape, dtype=declared[name].dtype.name)
         for name, shape in closed.items()
@@ -186,10 +186,11 @@ def _all_open(
     declared: Mapping[str, _Declared],
     closed: Mapping[str, tuple[int, ...] | None],
     values: Mapping[str, Array],
+    path: Path,
 ) -> OpenShapes:
     inputs = ", ".join(f"{one.name!r} is {one.shape_text}" for one in open_)
     options = _example(model, open_, declared, closed, values)
-    return OpenShapes(f"every input shape must be fixed, but {inputs}", options)
+    return OpenShapes(f"every input shape of {path} must be fixed, but {inputs}", options)
 
 
 def _example(
