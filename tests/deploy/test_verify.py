@@ -10,11 +10,12 @@ import pytest
 
 from deploy_support import export, make_run
 from tensorese.cli.compile import lines_of
-from tensorese.deploy import DeployError, compile_run
+from tensorese.deploy import DeployError, compile_run, load
 from tensorese.deploy.apply import Kernel
 from tensorese.deploy.compile import Timing
 from tensorese.deploy.verdict import half_tolerance
 from tensorese.tvm_env import import_tvm
+from tensorese.workloads.from_torch import array_of
 
 pytestmark = pytest.mark.tvm
 
@@ -49,13 +50,20 @@ def scaled(factor: float) -> Any:
     return packed
 
 
-@pytest.mark.parametrize("kind", ["float16"])
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
 def test_halves_are_judged_by_float32(kind: str, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", half_network(tmp_path / "half.pt2", kind))
     against = compile_run(run, timing=QUICK)["verification"]["against"]
     assert against.keys() == {"untuned", "torch in float32"}
     wide = against["torch in float32"]
     assert wide["passed"] and 0 < wide["max_error"] < wide["tolerance"] < 0.01
+    library = load(run)
+    import torch
+
+    x = torch.randn(4, 2 * 64, dtype=getattr(torch, kind))[:, 1::2]  # strided: it is copied
+    got, again = library(x), library(array_of(torch, x))
+    assert str(got.dtype) == f"torch.{kind}" and again.dtype.name == kind
+    assert np.array_equal(got.float().numpy(), again.astype(np.float32))
 
 
 @pytest.mark.parametrize("factor", [1.01, 1.025])
