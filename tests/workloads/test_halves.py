@@ -62,6 +62,8 @@ def test_what_tvm_cannot_lower_is_one_line() -> None:
         with builder.dataflow():
             out = builder.emit_output(relax.op.nn.layer_norm(x, scale, scale, axes=[-1]))
         builder.emit_func_output(out)
-    with pytest.raises(NetworkError, match="TVM cannot lower this network: .*layer_norm") as caught:
+    with pytest.raises(
+        NetworkError, match=r"TVM cannot lower this network: .*layer_norm"
+    ) as caught:
         prepare(builder.get(), host())
     assert "\n" not in str(caught.value)
