@@ -36,7 +36,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--networks", nargs="*", choices=NAMES, default=list(NAMES))
-    parser.add_argument("--work", type=Path, help="Where exported files and runs go; a folder that is removed else.")
+    parser.add_argument(
+        "--work", type=Path, help="Where exported files and runs go; a folder that is removed else."
+    )
     options = parser.parse_args()
     machine = Target.parse("host").platform().name
     with tempfile.TemporaryDirectory(prefix="tensorese-wild-") as scratch:

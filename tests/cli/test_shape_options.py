@@ -33,7 +33,8 @@ def open_model(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "options", [["--shape", "x=2x4"], ["--shape", "2x4"], ["--dim", "batch=2"]]
+    "options",
+    [["--shape", "x=2x4"], ["--shape", "x = 2x4"], ["--shape", "2x4"], ["--dim", "batch=2"]],
 )
 def test_options_close_an_open_shape(
     options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -51,7 +52,10 @@ def test_options_close_an_open_shape(
         (["--shape", "x=2x4x1"], "is batchx4, but got 2x4x1"),
         (["--shape", "x=ax4"], "positive integers joined by 'x'"),
         (["--dim", "bacth=2"], "did you mean 'batch'?"),
-        (["--dim", "batch=2x3"], "a dimension is one number"),
+        (["--dim", "batch=2x3"], "a dimension must be one positive integer"),
+        (["--dim", "batch"], "a dimension must be one positive integer"),
+        (["--dim", "batch=3", "--shape", "x=2x4"], "is batchx4 by --dim batch=3, but got 2x4"),
+        (["--shape", "x=1x4", "--shape", "x=2x4"], "once for 'x', but got 1x4 and 2x4"),
         (["--value", "x=much"], "a value must be a number"),
     ],
 )

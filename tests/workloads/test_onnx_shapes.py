@@ -99,3 +99,10 @@ def test_a_value_fills_its_input_and_is_no_input_any_more() -> None:
     found = settle(two_inputs(), fixed, PATH)
     assert list(found.inputs) == ["image"]
     assert found.values["ids"].tolist() == [[7, 7, 7]] and found.values["ids"].dtype == np.int64
+
+
+def test_text_is_no_input() -> None:
+    model = two_inputs()
+    model.graph.input[1].type.tensor_type.elem_type = onnx.TensorProto.STRING
+    with pytest.raises(NetworkError, match="must be numbers, but 'ids' is text"):
+        settle(model, Fixed(), PATH)

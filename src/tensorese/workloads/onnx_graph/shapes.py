@@ -93,6 +93,11 @@ def _declared(model: Any) -> Iterator[_Declared]:
                 for dim in tensor.shape.dim
             )
         kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+        if kind.kind == "O":
+            raise NetworkError(
+                f"every input must be numbers, but {value.name!r} is text; "
+                "export the network from where its text is numbers"
+            )
         yield _Declared(name=value.name, dtype=kind, extents=extents)
 
 
@@ -152,7 +157,9 @@ def _closed(
     clash = [e for e, s in zip(extents, shape, strict=False) if isinstance(e, int) and e != s]
     if len(shape) != len(extents) or clash:
         got = "x".join(map(str, shape))
-        raise NetworkError(f"input {one.name!r} of {path} is {one.shape_text}, but got {got}")
+        fixed_dims = [f"--dim {n}={e}" for n, e in fixed.dims.items() if n in one.extents]
+        by = f" by {', '.join(fixed_dims)}" if fixed_dims else ""
+        raise NetworkError(f"input {one.name!r} of {path} is {one.shape_text}{by}, but got {got}")
     return shape
 
 
