@@ -234,7 +234,7 @@ def _case(model: Any, inputs: list[Any], outputs: list[Any]) -> str:
     tvm = import_tvm()
     names = [value.name for value in model.graph.input]
     fed = {n: a for n, a in zip(names, inputs, strict=True) if a.dtype.kind == "f" and a.ndim > 1}
-    fed = fed or {names[0]: inputs[0]}
+    fed = fed or dict(zip(names[:1], inputs[:1], strict=True))  # a Constant has none
     kept = [value for value in model.graph.input if value.name in fed]
     for name, array in zip(names, inputs, strict=True):
         if name not in fed:  # shapes, axes, counts: constants in any network
