@@ -34,7 +34,7 @@ ROOMS = {
     "training": 2500,
     "workloads": 5300,
 }
-LINES = {"src": 39_500, "benchmarks": 5_800, "tests": 23_000}
+LINES = {"src": 39_500, "benchmarks": 5_800, "tests": 23_300}
 
 # Bytes; docs without docs/log.
 BYTES = {"benchmarks/results": 4_000_000, "docs": 112_000, "tracked files": 42_000_000}
