@@ -2,14 +2,15 @@
 
     python benchmarks/models_that_work.py check [--files DIR] [--only NAME ...]
     python benchmarks/models_that_work.py tune [--files DIR] [--only NAME ...]
-    python benchmarks/models_that_work.py operators
+    python benchmarks/models_that_work.py operators [--only OPERATOR ...]
     python benchmarks/models_that_work.py report
 
 Both fetch the files of tests/workloads/wild_support.py (wheels from the package index, exports
 from torch; `pip install '.[wild]'` for the latter), and write a row a file to
-results/models_that_work/files.jsonl; a file that has a row is not run again. `check` imports and
-compiles untuned, `tune` tunes with two trials a task. `operators` runs ONNX's own test cases of
-every operator through the importer. `report` writes docs/models-that-work.md.
+results/models_that_work/files.jsonl; a file whose row has no error is not run again. `check`
+imports and compiles untuned, `tune` tunes with two trials a task. `operators` runs ONNX's own test
+cases of every operator through the importer, those again that were not right before. `report`
+writes docs/models-that-work.md.
 Times are of a machine that may be busy: they say seconds or minutes, no more.
 """
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -37,8 +39,8 @@ ROWS = RESULTS / "models_that_work" / "files.jsonl"
 CASES = RESULTS / "models_that_work" / "operators.json"
 PAGE = ROOT / "docs" / "models-that-work.md"
 LIMIT = 1e-3  # of an output's largest value
+JUDGE = 2  # how outputs are compared: rows of another way are shown as such and run again
 SECONDS = 900
-_ROUNDING = 4 * 2.0**-24  # of one, by which onnxruntime's sigmoid errs: 0 instead of 3e-17
 
 
 # -- files ----------------------------------------------------------------------------------------
@@ -47,7 +49,8 @@ _ROUNDING = 4 * 2.0**-24  # of one, by which onnxruntime's sigmoid errs: 0 inste
 def run(step: str, files: Path, only: list[str]) -> None:
     from wild_support import FILES, fetch
 
-    done = {(row["file"], row["step"]) for row in _rows()}
+    right = [row for row in _rows() if row.get("judge") == JUDGE and "error" not in row]
+    done = {(row["file"], row["step"]) for row in right}
     for file in FILES:
         if (file.name, step) in done or (only and file.name not in only):
             continue
@@ -60,7 +63,7 @@ def run(step: str, files: Path, only: list[str]) -> None:
                 row |= _tuned(path, list(file.options), files / "runs" / file.name)
         except Exception as error:
             row["error"] = " ".join(str(error).split())[:300]
-        row |= provenance()
+        row |= {"judge": JUDGE} | provenance()
         print(json.dumps(row), flush=True)
         with ROWS.open("a") as out:
             out.write(json.dumps(row) + "\n")
@@ -157,21 +160,20 @@ def _agreement(network: Any, outputs: list[Any], seed: int) -> dict[str, Any]:
 
 
 def difference(got: np.ndarray, want: np.ndarray) -> float:
-    """Over the largest value of the output; what rounding takes from a probability is left out."""
+    """Over the largest value of the output."""
     if got.shape != want.shape or not np.isfinite(got).all():
         return float("inf")
     x, y = got.astype(np.float64), want.astype(np.float64)
     error = float(np.abs(x - y).max(initial=0))
-    if y.size and y.min() >= 0 and y.max() <= 1:
-        error = max(0.0, error - _ROUNDING)
     return error / (float(np.abs(y).max(initial=0)) or 1.0)
 
 
 # -- operators --------------------------------------------------------------------------------
 
 
-def operators() -> None:
-    """ONNX's own cases, each in a process of its own: a crash costs one case."""
+def operators(only: list[str]) -> None:
+    """ONNX's own cases, each in a process of its own: a crash costs one case. What failed or is new
+    is run, what is right is kept."""
     from tensorese.tvm_env import import_tvm
 
     import_tvm()
@@ -179,16 +181,22 @@ def operators() -> None:
 
     onnxruntime.disable_telemetry_events()
     results: dict[str, dict[str, str]] = defaultdict(dict)
-    for name, operator, model, inputs, outputs in _cases():
+    if CASES.exists():
+        results.update(json.loads(CASES.read_text())["cases"])
+    cases = list(_cases())
+    wanted = [case for case in cases if not only or case[1] in only]
+    todo = [case for case in wanted if results[case[1]].get(case[0]) != "ok"]
+    for done, (name, operator, model, inputs, outputs) in enumerate(todo, 1):
         read, write = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(read)
             signal.alarm(120)
             try:
-                said = _case(model, inputs, outputs)
+                said = _case(operator, model, inputs, outputs)
             except BaseException as error:
-                said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+                text = re.sub(r"\S*/case\.onnx", "the case", f"{type(error).__name__}: {error}")
+                said = " ".join(text.split())[:200]
             os.write(write, said.encode())
             os._exit(0)
         os.close(write)
@@ -196,7 +204,10 @@ def operators() -> None:
             said = pipe.read()
         os.waitpid(child, 0)
         results[operator][name] = said or "crash"
-    write_result("models_that_work", {"cases": results}, CASES.stem)
+        print(f"{done}/{len(todo)} {name}: {said or 'crash'}", flush=True)
+        if done % 25 == 0 or done == len(todo):
+            row = {"of": len(cases), "cases": results}
+            write_result("models_that_work", row, CASES.stem)
 
 
 def _cases() -> Iterator[tuple[str, str, Any, list[Any], list[Any]]]:
@@ -212,13 +223,17 @@ def _cases() -> Iterator[tuple[str, str, Any, list[Any], list[Any]]]:
         kinds = {node.op_type for node in case.model.graph.node}
         domains = {node.domain for node in case.model.graph.node} - {"", "ai.onnx"}
         inputs, outputs = case.data_sets[0]
-        tensors = all(isinstance(a, np.ndarray) and a.dtype.kind in "fiub" for a in inputs)
-        shaped = tensors and all(a.size for a in (*inputs, *map(np.asarray, outputs)))
+        arrays = [*inputs, *outputs]
+        tensors = all(isinstance(a, np.ndarray | np.generic) for a in arrays)
+        shaped = tensors and all(a.dtype.kind in "fiub" and a.size for a in arrays)
         if len(kinds) == 1 and not domains and shaped and "_expanded" not in case.name:
             yield case.name, kinds.pop(), case.model, list(inputs), list(outputs)
 
 
-def _case(model: Any, inputs: list[Any], outputs: list[Any]) -> str:
+_DECIDED = {"If", "Loop", "Range", "ConstantOfShape"}  # what shapes hang on is known in a network
+
+
+def _case(operator: str, model: Any, inputs: list[Any], outputs: list[Any]) -> str:
     import onnx
 
     from tensorese.targets import Target
@@ -228,7 +243,8 @@ def _case(model: Any, inputs: list[Any], outputs: list[Any]) -> str:
     tvm = import_tvm()
     names = [value.name for value in model.graph.input]
     fed = {n: a for n, a in zip(names, inputs, strict=True) if a.dtype.kind == "f" and a.ndim > 1}
-    fed = fed or {names[0]: inputs[0]}
+    if not fed and operator not in _DECIDED:
+        fed = dict(zip(names[:1], inputs[:1], strict=True))  # a Constant has none
     kept = [value for value in model.graph.input if value.name in fed]
     for name, array in zip(names, inputs, strict=True):
         if name not in fed:  # shapes, axes, counts: constants in any network
@@ -276,8 +292,9 @@ def report() -> None:
         f"**{len(works)} of {len(checked)} public files** import, compile and agree with "
         f"onnxruntime on seeded input; {len(better)} of the {len(tuned)} of them that were also "
         "tuned, with two trials a task, do so then. The largest difference is at most "
-        f"{LIMIT:g} of the output's largest value; of probabilities, four roundings of one are "
-        "left out, because onnxruntime's sigmoid errs by them where it is nearly zero. "
+        f"{LIMIT:g} of the output's largest value. onnxruntime computes a sigmoid as "
+        "exp(-softplus(-x)) here: its own operator, tested alone, errs by up to 1.4e-7 wherever it "
+        "is (7 % at 2e-6, 0 below -18), ours by 1.4e-7 of the result (float64 on -90 to 90). "
         f"The slowest import takes {slowest:.1f} s. Two shared cores, times as they came: they say "
         "seconds or minutes, no more.",
         "",
@@ -286,6 +303,7 @@ def report() -> None:
         "|---|---|---|---:|---:|---:|---:|---:|---|",
         *(_line(row, tuned.get(name, {})) for name, row in checked.items()),
         "",
+        *_other_judges([*checked.values(), *tuned.values()]),
         "Weights of the `light_*` files are drawn at random, exports are small networks of their "
         "family built from a config. What a file leaves open is fixed by `--shape`, `--dim` and "
         "`--value`.",
@@ -313,14 +331,24 @@ def _line(checked: dict[str, Any], tuned: dict[str, Any]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+def _other_judges(rows: list[dict[str, Any]]) -> list[str]:
+    if all(row.get("judge") == JUDGE for row in rows):
+        return []
+    text = "† beside onnxruntime's own sigmoid; of probabilities, four roundings of one left out."
+    return [text, ""]
+
+
 def _share(row: dict[str, Any]) -> str:
-    return f"{row['max_error']:.0e}" if "max_error" in row else ""
+    mark = "" if row.get("judge") == JUDGE else " †"
+    return f"{row['max_error']:.0e}{mark}" if "max_error" in row else ""
 
 
 def _operator_lines() -> list[str]:
     if not CASES.exists():
         return []
-    cases: dict[str, dict[str, str]] = json.loads(CASES.read_text())["cases"]
+    stored = json.loads(CASES.read_text())
+    cases: dict[str, dict[str, str]] = {op: ran for op, ran in stored["cases"].items() if ran}
+    ran = sum(map(len, cases.values()))
     good = sorted(op for op, found in cases.items() if set(found.values()) == {"ok"})
     partly = {op: found for op, found in cases.items() if "ok" in found.values()}
     partly = {op: found for op, found in sorted(partly.items()) if op not in good}
@@ -328,8 +356,9 @@ def _operator_lines() -> list[str]:
     lines = [
         "## Operators",
         "",
-        "ONNX's own test cases of single operators on tensors of numbers, shapes and axes "
-        "constant, compiled untuned and compared with the expected output.",
+        f"{ran} of ONNX's own {stored['of']} test cases of single operators on tensors of numbers, "
+        "shapes and axes constant, compiled untuned and compared with the expected output. "
+        "Operators without a case among them are not listed.",
         "",
         f"**All cases right ({len(good)}):** {', '.join(good)}.",
         "",
@@ -372,7 +401,7 @@ def main() -> None:
     if arguments.step in ("check", "tune"):
         run(arguments.step, arguments.files, arguments.only)
     elif arguments.step == "operators":
-        operators()
+        operators(arguments.only)
     else:
         report()
 

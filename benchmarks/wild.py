@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,7 @@ from common import RESULTS, provenance, write_result
 from tensorese.deploy.arena import Arena
 from tensorese.deploy.disturbance import others, read_clocks
 from tensorese.deploy.folder import read_run
-from tensorese.deploy.verdict import compare, tolerance
+from tensorese.deploy.verdict import compare, rival_limits, tolerance
 from tensorese.targets import Target
 from tensorese.workloads import load_network
 from wild_networks import NAMES, model_of
@@ -35,7 +36,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--networks", nargs="*", choices=NAMES, default=list(NAMES))
-    parser.add_argument("--work", type=Path, help="Where runs go; a folder that is removed else.")
+    parser.add_argument(
+        "--work", type=Path, help="Where exported files and runs go; a folder that is removed else."
+    )
     options = parser.parse_args()
     machine = Target.parse("host").platform().name
     with tempfile.TemporaryDirectory(prefix="tensorese-wild-") as scratch:
@@ -59,6 +62,7 @@ def known_rows(machine: str) -> dict[str, Any]:
 def measured(name: str, folder: Path, minutes: float) -> dict[str, Any]:
     model = model_of(name, folder)
     run = folder / name
+    shutil.rmtree(run, ignore_errors=True)  # an earlier run would be gone on with, not measured
     command = [sys.executable, "-m", "tensorese", "tune", model]
     started = time.time()
     done = subprocess.run(
@@ -94,7 +98,7 @@ def raced(run: Path, model: str, certificate: dict[str, Any]) -> dict[str, Any]:
         for name in RIVALS:
             arena.add(name, {"kind": name, "model": model}, optional=True)
         want = arena.outputs("tensorese")
-        allowed = [tolerance(str(one.dtype), **depth) for one in want]
+        allowed = rival_limits(want, [tolerance(str(one.dtype), **depth) for one in want])
         for name in [one for one in RIVALS if one in arena.contenders]:
             verdict = compare(arena.outputs(name), want, allowed)
             if not verdict.passed:

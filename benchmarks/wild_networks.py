@@ -154,9 +154,10 @@ def model_of(name: str, folder: Path) -> str:
     if name in TORCH:
         from tensorese.workloads.from_torch import exported
 
-        torch.manual_seed(0)
         path = folder / f"{name}.pt2"
-        torch.export.save(exported(*TORCH[name]()), path)
+        if not path.exists():
+            torch.manual_seed(0)
+            torch.export.save(exported(*TORCH[name]()), path)
         return str(path)
     found = importlib.util.find_spec("rapidocr_onnxruntime")
     if found is None or not found.submodule_search_locations:

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 ROOMS = {
     "cli": 2300,
     "collect": 3200,
-    "deploy": 2370,
+    "deploy": 2400,
     "evaluation": 960,
     "features": 2800,
     "integrations": 430,
@@ -33,9 +33,9 @@ ROOMS = {
     "search": 3320,
     "space": 3500,
     "training": 2500,
-    "workloads": 5200,
+    "workloads": 5300,
 }
-LINES = {"src": 44_000, "benchmarks": 5_750, "tests": 24_500}
+LINES = {"src": 44_000, "benchmarks": 5_800, "tests": 24_500}
 
 # Bytes; docs without docs/log.
 BYTES = {"benchmarks/results": 4_000_000, "docs": 112_000, "tracked files": 42_000_000}

@@ -9,6 +9,9 @@ from collections.abc import Iterable
 class TensoreseError(Exception):
     """A user's mistake or a refused input; the message states rule, value and remedy."""
 
+    options: str = ""
+    """What the message ends with, where that makes the same command work: options to add to it."""
+
 
 class StoreError(TensoreseError):
     """A record store that cannot be read or written as asked."""

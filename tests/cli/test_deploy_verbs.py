@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,27 @@ def test_a_damaged_run_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "'model'" in capsys.readouterr().err
 
 
-def test_lines_for_people() -> None:
-    def row(latency: float, runs: int = 9) -> dict[str, Any]:
-        return {"latency": latency, "spread": 0.04, "runs": runs}
+def row(latency: float, runs: int = 9) -> dict[str, Any]:
+    return {"latency": latency, "spread": 0.04, "runs": runs}
 
+
+def test_what_libraries_print_while_they_are_timed_goes_to_the_log(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def timed(run: Path, *, on_step: Any, **_: Any) -> dict[str, Any]:
+        on_step("timing")
+        os.write(2, b"Warning: from C++\n")
+        explanation = {"sum_of_tasks": 0, "causes": []}
+        return {"latency": {"tuned": row(1e-3)}, "absent": {}, "explanation": explanation}
+
+    monkeypatch.setattr("tensorese.deploy.bench_run", timed)
+    assert run(["bench", str(tmp_path)]) == 0
+    printed = capfd.readouterr()
+    assert printed.err == "timing ...\n" and "1.000 ms" in printed.out
+    assert (tmp_path / "log.txt").read_text() == "Warning: from C++\n"
+
+
+def test_lines_for_people() -> None:
     result = {
         "latency": {"tuned": row(2e-3), "torch": row(3e-3), "untuned": row(1.0, runs=1)},
         "absent": {"onnxruntime": "not installed"},

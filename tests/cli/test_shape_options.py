@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,8 @@ def open_model(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "options", [["--shape", "x=2x4"], ["--shape", "2x4"], ["--dim", "batch=2"]]
+    "options",
+    [["--shape", "x=2x4"], ["--shape", "x = 2x4"], ["--shape", "2x4"], ["--dim", "batch=2"]],
 )
 def test_options_close_an_open_shape(
     options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -50,7 +52,10 @@ def test_options_close_an_open_shape(
         (["--shape", "x=2x4x1"], "is batchx4, but got 2x4x1"),
         (["--shape", "x=ax4"], "positive integers joined by 'x'"),
         (["--dim", "bacth=2"], "did you mean 'batch'?"),
-        (["--dim", "batch=2x3"], "a dimension is one number"),
+        (["--dim", "batch=2x3"], "a dimension must be one positive integer"),
+        (["--dim", "batch"], "a dimension must be one positive integer"),
+        (["--dim", "batch=3", "--shape", "x=2x4"], "is batchx4 by --dim batch=3, but got 2x4"),
+        (["--shape", "x=1x4", "--shape", "x=2x4"], "once for 'x', but got 1x4 and 2x4"),
         (["--value", "x=much"], "a value must be a number"),
     ],
 )
@@ -60,6 +65,26 @@ def test_wrong_options_are_one_line(
     assert run(["tasks", str(open_model(tmp_path)), *options]) == 2
     text = capsys.readouterr().err
     assert says in text and len(text.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "typed", [["tasks", "--no-space"], ["tune", "--trials", "1", "--out", "a run"]]
+)
+def test_the_command_that_was_typed_is_shown_with_what_it_lacks(
+    typed: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    open_model(tmp_path).rename("my model.onnx")
+    verb, *options = typed
+    assert run([verb, "my model.onnx", *options]) == 2
+    said, _, example = capsys.readouterr().err.strip().partition("; for example: ")
+    assert said == "tensorese: every input shape of my model.onnx must be fixed, but 'x' is batchx4"
+    pasted = shlex.split(example)
+    assert pasted == ["tensorese", verb, "my model.onnx", *options, "--shape", "x=1x4"]
+    assert verb == "tune" or run(pasted[1:]) == 0
 
 
 def test_tune_has_them_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

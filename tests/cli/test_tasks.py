@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +28,19 @@ def test_tasks_of_a_zoo_network_as_a_table_and_as_json(
     assert sum(row["weight"] for row in heavy) == 4  # the first, of stride 1, is a plain conv2d
     assert all(row["flops"] > 0 and len(row["workload"]) == 16 for row in heavy)
     assert "space" not in heavy[0]
+
+
+def test_what_libraries_print_stays_off_the_terminal(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def extracted(*_: Any, **__: Any) -> list[Any]:
+        os.write(2, b"Warning: from C++\n")
+        return []
+
+    monkeypatch.setattr("tensorese.workloads.tasks_of", extracted)
+    assert run(["tasks", "zoo:dcgan"]) == 0
+    printed = capfd.readouterr()
+    assert printed.err == "" and printed.out.splitlines()[-1].startswith("dcgan: 0 tasks")
 
 
 def test_tasks_are_those_of_tune(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,11 +10,12 @@ import pytest
 
 from deploy_support import export, make_run
 from tensorese.cli.compile import lines_of
-from tensorese.deploy import DeployError, compile_run
+from tensorese.deploy import DeployError, compile_run, load
 from tensorese.deploy.apply import Kernel
 from tensorese.deploy.compile import Timing
 from tensorese.deploy.verdict import half_tolerance
 from tensorese.tvm_env import import_tvm
+from tensorese.workloads.from_torch import array_of
 
 pytestmark = pytest.mark.tvm
 
@@ -49,13 +50,20 @@ def scaled(factor: float) -> Any:
     return packed
 
 
-@pytest.mark.parametrize("kind", ["float16"])
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
 def test_halves_are_judged_by_float32(kind: str, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", half_network(tmp_path / "half.pt2", kind))
     against = compile_run(run, timing=QUICK)["verification"]["against"]
     assert against.keys() == {"untuned", "torch in float32"}
     wide = against["torch in float32"]
     assert wide["passed"] and 0 < wide["max_error"] < wide["tolerance"] < 0.01
+    library = load(run)
+    import torch
+
+    x = torch.randn(4, 2 * 64, dtype=getattr(torch, kind))[:, 1::2]  # strided: it is copied
+    got, again = library(x), library(array_of(torch, x))
+    assert str(got.dtype) == f"torch.{kind}" and again.dtype.name == kind
+    assert np.array_equal(got.float().numpy(), again.astype(np.float32))
 
 
 @pytest.mark.parametrize("factor", [1.01, 1.025])
@@ -112,3 +120,28 @@ def test_given_inputs_are_verified_on(tmp_path: Path) -> None:
     np.savez(run / "example-inputs.npz", input=np.array([object()], dtype=object))
     with pytest.raises(DeployError, match="plain arrays"):
         compile_run(run, timing=QUICK)
+
+
+def test_small_probabilities_are_judged_by_an_exact_sigmoid(tmp_path: Path) -> None:
+    """onnxruntime's own is off by several per cent of these."""
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    make, random = onnx.helper, np.random.default_rng(0)
+    stored = {
+        "w": 0.1 * random.standard_normal((16, 8), np.float32),
+        "b": np.full(8, -14, np.float32),
+    }
+    graph = make.make_graph(
+        [make.make_node("Gemm", ["x", "w", "b"], ["s"]), make.make_node("Sigmoid", ["s"], ["y"])],
+        "g",
+        [make.make_tensor_value_info("x", 1, [4, 16])],
+        [make.make_tensor_value_info("y", 1, [4, 8])],
+        [onnx.numpy_helper.from_array(array, name) for name, array in stored.items()],
+    )
+    path = tmp_path / "m.onnx"
+    opsets = [make.make_opsetid("", 17)]
+    onnx.save(make.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
+    checks = compile_run(make_run(tmp_path / "run", path), timing=QUICK)["verification"]["against"]
+    exact = checks["onnxruntime with its sigmoids written out"]
+    assert exact["passed"] and 0 < exact["max_error"] < 1e-4
+    assert checks.keys() == {"untuned", "onnxruntime with its sigmoids written out"}

@@ -55,7 +55,7 @@ def test_norms_scales_and_sums_become_convolutions_with_bias(tmp_path: Path) -> 
 
 def test_open_shapes_are_given_after_the_name(tmp_path: Path) -> None:
     path = gemm(tmp_path / "open.onnx", batch="N")
-    with pytest.raises(NetworkError, match=r"'x' is Nx4; for example: .*open\.onnx --shape x=1x4"):
+    with pytest.raises(NetworkError, match=r"open\.onnx .* 'x' is Nx4; for example: --shape x=1x4"):
         load_network(path)
     for given in ("@5x4", "@x=5x4"):
         network = load_network(f"{path}{given}")

@@ -195,6 +195,19 @@ def test_leftovers_are_dropped() -> None:
     assert check(model_of(nodes, inputs), inputs) == {"Relu"}
 
 
+@pytest.mark.parametrize("opset", [15, 18])
+def test_a_batch_norm_exported_in_training_uses_its_batch(opset: int) -> None:
+    inputs = {"x": floats(3, 4, 5)}
+    weights = {n: floats(4, seed=i) for i, n in enumerate("sbmv")}
+    norm = node("BatchNormalization", "x s b m v", "y n w", training_mode=1, momentum=0.8)
+    model = model_of([norm], inputs, weights, ["y", "n", "w"], opset)
+    made = made_plain(model, inputs).model
+    assert "BatchNormalization" not in operators_of(made)
+    wanted = onnx.reference.ReferenceEvaluator(model).run(None, inputs)
+    for got, want in zip(outputs_of(made, inputs), wanted, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
 def test_an_output_may_be_an_input_a_constant_or_another_output() -> None:
     inputs = {"x": floats(2)}
     nodes = [node("Relu", "x", "a"), node("Identity", "a", "b"), node("Shape", "x", "c")]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -120,7 +121,7 @@ def run(arguments: list[str]) -> int:
     except (TensoreseError, click.ClickException) as error:
         if debug:
             traceback.print_exc()
-        return _refuse(error)
+        return _refuse(error, arguments)
     except (KeyboardInterrupt, click.Abort):
         click.echo("tensorese: interrupted", err=True)
         return 130
@@ -132,7 +133,7 @@ def run(arguments: list[str]) -> int:
             traceback.print_exc()
         _print_nowhere()  # it may be the output that cannot be written
         where = f"{error.filename}: " if error.filename else ""
-        return _refuse(TensoreseError(f"{where}{error.strerror or error}"))
+        return _refuse(TensoreseError(f"{where}{error.strerror or error}"), arguments)
 
 
 def _print_nowhere() -> None:
@@ -141,11 +142,15 @@ def _print_nowhere() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _refuse(error: TensoreseError | click.ClickException) -> int:
+def _refuse(error: TensoreseError | click.ClickException, arguments: Sequence[str]) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":  # click 8.2: a bare group asks for its help
         click.echo(str(error))
         return 0
     text = error.format_message() if isinstance(error, click.ClickException) else str(error)
+    text = " ".join(text.split())
+    options = error.options if isinstance(error, TensoreseError) else ""
+    if options and text.endswith(options):  # shown as the whole command, to be pasted
+        text = f"{text.removesuffix(options)}tensorese {shlex.join(arguments)} {options}"
     with contextlib.suppress(OSError):  # a full or closed stderr: the exit code says enough
-        click.echo("tensorese: " + " ".join(text.split()), err=True)
+        click.echo(f"tensorese: {text}", err=True)
     return 2

@@ -15,13 +15,16 @@ import click
 def bench(run: Path, rounds: int, unpacked: bool, as_json: bool) -> None:
     """Time the compiled library of RUN and its rivals, interleaved, on the same cores."""
     from tensorese.cli.compile import lines_of
+    from tensorese.cli.quiet import libraries_logged
     from tensorese.deploy import bench_run
     from tensorese.deploy.compile import Timing
 
     def say(step: str) -> None:
         click.echo(f"{step} ...", err=True)
 
-    result = bench_run(run, on_step=say, timing=Timing(rounds=rounds), unpacked=unpacked)
+    with libraries_logged() as log:
+        result = bench_run(run, on_step=say, timing=Timing(rounds=rounds), unpacked=unpacked)
+        log.keep(run)
     if as_json:
         import json
 

@@ -30,26 +30,31 @@ def fixed_by(
 
     example = "--shape NAME=1x3x224x224"
     return {
-        "shapes": {n: parse_extents(t, example) for n, t in map(_pair, shapes)},
-        "dims": {n: _extent(t) for n, t in map(_pair, dims)},
-        "values": {n: parse_value(t, "--value NAME=16000") for n, t in map(_pair, values)},
+        "shapes": {n: parse_extents(t, example) for n, t in _pairs("--shape", shapes)},
+        "dims": {n: _extent(t) for n, t in _pairs("--dim", dims)},
+        "values": {n: parse_value(t, "--value NAME=16000") for n, t in _pairs("--value", values)},
     }
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _pairs(option: str, texts: Sequence[str]) -> list[tuple[str, str]]:
     """At the last `=`: names of inputs may hold one. A lone shape belongs to the only input."""
-    name, _, rest = text.rpartition("=")
-    return name, rest
+    split = [text.rpartition("=") for text in texts]
+    pairs = [(name.strip(), rest.strip()) for name, _, rest in split]
+    names = [name for name, _ in pairs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        from tensorese.workloads import NetworkError
+
+        given = " and ".join(rest for name, rest in pairs if name == twice)
+        raise NetworkError(f"{option} must be given once for {twice!r}, but got {given}")
+    return pairs
 
 
 def _extent(text: str) -> int:
-    from tensorese.workloads.network import parse_extents
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    from tensorese.workloads import NetworkError
 
-    (extent, *more) = parse_extents(text, "--dim batch=1")
-    if more:
-        from tensorese.workloads import NetworkError
-
-        raise NetworkError(
-            f"a dimension is one number, but got {text!r}; for example --dim batch=1"
-        )
-    return extent
+    raise NetworkError(
+        f"a dimension must be one positive integer, but got {text!r}; for example --dim batch=1"
+    )

@@ -39,16 +39,18 @@ def tasks(
     The space counts a task's programs over all sketches, before a GPU's limits; sketches in
     brackets are drawn by replay and not counted.
     """
+    from tensorese.cli.quiet import libraries_logged
     from tensorese.targets import Target
 
     parsed = Target.parse(target)  # a wrong target is refused before a network is read
-    from tensorese.workloads import load_network, tasks_of
+    with libraries_logged():  # there is no run to keep them in, and nothing to do about them
+        from tensorese.workloads import load_network, tasks_of
 
-    network = load_network(model, **fixed_by(shape, dim, value))
-    for note in network.notes:
-        click.echo(note, err=True)
-    extracted = tasks_of(network, parsed.to_json(), winograd=not no_winograd)
-    rows = [_row(task, space) for task in extracted]
+        network = load_network(model, **fixed_by(shape, dim, value))
+        for note in network.notes:
+            click.echo(note, err=True)
+        extracted = tasks_of(network, parsed.to_json(), winograd=not no_winograd)
+        rows = [_row(task, space) for task in extracted]
     if as_json:
         click.echo(json.dumps({"network": network.name, "target": parsed.to_json(), "tasks": rows}))
     else:

@@ -179,7 +179,11 @@ class Library:
         if spec.name not in self._staged:
             tvm = import_tvm()
             self._staged[spec.name] = tvm.runtime.empty(spec.shape, spec.dtype, self.device)
-        array = value.cpu().numpy() if hasattr(value, "cpu") else np.asarray(value)
+        if hasattr(value, "cpu"):
+            value = value.cpu().contiguous()
+            if spec.dtype == "bfloat16":  # which numpy has not: its bits are copied
+                value = value.view(__import__("torch").int16)
+        array = value.numpy() if hasattr(value, "cpu") else np.asarray(value)
         self._staged[spec.name].copyfrom(np.ascontiguousarray(array))
         return self._staged[spec.name]
 
@@ -189,7 +193,7 @@ class Library:
         if any(hasattr(value, "requires_grad") for value in inputs):
             torch = __import__("torch")
             return torch.from_dlpack(output)
-        if self.device.dlpack_device_type() == 1:
+        if self.device.dlpack_device_type() == 1 and output.dtype != "bfloat16":
             return np.from_dlpack(output)
         return output.numpy()
 

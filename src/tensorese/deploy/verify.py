@@ -13,7 +13,14 @@ from tensorese.deploy.build import build_library
 from tensorese.deploy.built import Built
 from tensorese.deploy.errors import DeployError
 from tensorese.deploy.systems import is_onnx
-from tensorese.deploy.verdict import NetworkVerdict, compare, difference, half_tolerance, tolerance
+from tensorese.deploy.verdict import (
+    NetworkVerdict,
+    compare,
+    difference,
+    half_tolerance,
+    rival_limits,
+    tolerance,
+)
 
 SEEDS = (0, 1)
 """Of the inputs: with two, an output that never moves is seen."""
@@ -54,7 +61,8 @@ def verify(built: Built, arena: Arena) -> dict[str, Any]:
         elif name != "source":
             verdicts = [compare(g, w, allowed) for g, w in zip(got, wanted, strict=True)]
             checks["against"][name] = _worst(built, arena, name, verdicts).to_dict()
-    _drop_those_that_differ(arena, got[0], allowed, {"tuned", *checks["against"]})
+    checked = {"tuned", "untuned", _source(built)}
+    _drop_those_that_differ(arena, got[0], rival_limits(got[0], allowed), checked)
     return checks | _stated(got, against)
 
 
@@ -66,13 +74,16 @@ def _references(
     A half-precision network is compared with its source in float32. What the source computes in
     its own precision (`source`) then says how much of a difference is the precision's.
     """
-    name = "onnxruntime" if is_onnx(built.run.model) else "torch"
+    name = _source(built)
     references: dict[str, list[list[Array]] | str] = {
         one: [arena.outputs(one, at) for at in range(len(inputs))]
         for one in ("untuned",)
         if one in arena.contenders
     }
-    if name in arena.contenders:
+    if name in arena.contenders and built.network.exact:
+        name = built.network.exact
+        source = [built.network.reference(arrays) for arrays in inputs]
+    elif name in arena.contenders:
         source = [arena.outputs(name, at) for at in range(len(inputs))]
     elif built.run.kind != "llvm":  # the source is not timed, but can be compared with
         source = [built.network.reference(arrays) for arrays in inputs]
@@ -82,6 +93,10 @@ def _references(
         return {**references, name: source}
     wide = [built.network.widened(arrays) for arrays in inputs]
     return {**references, f"{name} in float32": wide, "source": source}
+
+
+def _source(built: Built) -> str:
+    return "onnxruntime" if is_onnx(built.run.model) else "torch"
 
 
 def _allowed(built: Built, against: Any, got: Sequence[Array]) -> list[float]:

@@ -13,7 +13,7 @@ import numpy as np
 from tensorese.records.nouns import TensorSpec
 from tensorese.tvm_env import import_tvm
 from tensorese.workloads.errors import NetworkError, first_line
-from tensorese.workloads.half_products import converters
+from tensorese.workloads.halves import converters
 from tensorese.workloads.network import Array, Input, Network, np_dtype
 from tensorese.workloads.widened import HALVES, widened_outputs
 

@@ -36,6 +36,8 @@ class Network:
     inputs: tuple[Input, ...]
     reference: Reference
     """The source framework's own outputs, to compare with."""
+    exact: str = ""
+    """What `reference` is, where it computes more exactly than the framework does by itself."""
     source: str = ""
     """What `load_network` takes to read it again, shapes included; empty for what is no file."""
     notes: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from functools import cache, partial
 from typing import Any
 
 from tensorese.tvm_env import import_tvm
-from tensorese.workloads.errors import first_line
+from tensorese.workloads.errors import NetworkError, first_line
 from tensorese.workloads.masks import keep_masks_apart
 from tensorese.workloads.regroup import regroup
 from tensorese.workloads.simplify import simplify
@@ -65,7 +65,10 @@ def prepare(module: Any, target: str, *, prepack: bool = True, winograd: bool = 
         ]
         if kind == "llvm" and prepack:
             passes.append(transform.AttachAttrLayoutFreeBuffers())
-        return tvm.transform.Sequential(passes)(module)
+        try:
+            return tvm.transform.Sequential(passes)(module)
+        except Exception as error:
+            raise NetworkError(f"TVM cannot lower this network: {first_line(error)}") from error
 
 
 def _without_fail(rewriting: Callable[[Any], Any], module: Any) -> Any:

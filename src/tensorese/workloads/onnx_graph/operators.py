@@ -119,6 +119,34 @@ def layer_norm(graph: Graph, node: Node) -> Sequence[str] | None:
     return by_definition(graph, node) if any(node.used[1:]) else None
 
 
+def batch_norm(g: Graph, node: Node) -> Sequence[str] | None:
+    """By what the batch itself has, where the file was exported in training."""
+    if not node.get("training_mode", 0):
+        return None
+    x, scale, bias, *running = node.inputs
+    shape = g.shape(x)
+    axes = [0, *range(2, len(shape))]
+    column = [1, shape[1], *[1] * (len(shape) - 2)]
+
+    def mean(value: str) -> str:
+        if g.opset < 18:
+            return g.op("ReduceMean", value, axes=axes)
+        return g.op("ReduceMean", value, g.const(axes, np.int64))
+
+    centre = mean(x)
+    off = g.op("Sub", x, centre)
+    variance = mean(g.op("Mul", off, off))
+    deviation = g.op("Sqrt", g.op("Add", variance, g.like(node.get("epsilon", 1e-5), x)))
+    y = g.op("Mul", g.op("Div", off, deviation), g.reshape(scale, column))
+    made = [g.op("Add", y, g.reshape(bias, column))]
+    kept = float(node.get("momentum", 0.9))
+    for old, new in zip(running, (centre, variance), strict=True):
+        new = g.cast(g.reshape(new, shape[1:2]), g.dtype(old))
+        parts = [g.op("Mul", one, g.like(k, old)) for one, k in ((old, kept), (new, 1 - kept))]
+        made.append(g.op("Add", *parts))
+    return made[: node.outputs]
+
+
 def eye_like(graph: Graph, node: Node) -> Sequence[str]:
     rows, columns = graph.shape(node.inputs[0])
     kind = node.get("dtype")
@@ -323,6 +351,7 @@ RULES: dict[Any, Any] = {
     ("", "Cast"): cast,
     ("", "CastLike"): cast_like,
     ("", "LayerNormalization"): layer_norm,
+    ("", "BatchNormalization"): batch_norm,
     ("", "Celu"): celu,
     ("", "EyeLike"): eye_like,
     ("", "OneHot"): one_hot,

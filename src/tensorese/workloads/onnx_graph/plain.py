@@ -41,8 +41,11 @@ def plain(model: Any, inputs: Mapping[str, TensorSpec], values: Mapping[str, Arr
     }
     graph = Graph(opsets, model.ir_version, rules(), CONTROL)
     onnx = graph.onnx
-    for tensor in model.graph.initializer:
-        graph.values[tensor.name] = onnx.numpy_helper.to_array(tensor)
+    stored = {
+        tensor.name: tensor for tensor in model.graph.initializer if tensor.name not in values
+    }
+    for name, tensor in stored.items():
+        graph.values[name] = onnx.numpy_helper.to_array(tensor)
     for name, array in values.items():
         graph.values[name] = array
     for name, spec in inputs.items():
@@ -52,14 +55,15 @@ def plain(model: Any, inputs: Mapping[str, TensorSpec], values: Mapping[str, Arr
     wanted = [output.name for output in model.graph.output]
     try:
         names = graph.walk(model.graph.node, {}, set(wanted))
-        return _written(graph, [names.get(name, name) for name in wanted])
+        return _written(graph, [names.get(name, name) for name in wanted], stored)
     except NetworkError:
         raise
     except Exception as error:
         raise NetworkError(f"the graph cannot be made plain: {first_line(error)}") from None
 
 
-def _written(graph: Graph, outputs: list[str]) -> Plain:
+def _written(graph: Graph, outputs: list[str], stored: Mapping[str, Any]) -> Plain:
+    """Put together in place: weights may be half a gigabyte, and helpers copy them twice."""
     onnx, taken = graph.onnx, set(graph.inputs)
     for place, name in enumerate(outputs):
         if name in taken or name in graph.values:  # an input, a constant, an output once more
@@ -71,22 +75,19 @@ def _written(graph: Graph, outputs: list[str]) -> Plain:
     live = _live(graph.nodes, set(outputs))
     read = {name for node in live for name in node.input}
     info = onnx.helper.make_value_info
-    written = onnx.helper.make_graph(
-        live,
-        "plain",
-        [info(name, graph.types[name]) for name in graph.inputs],
-        [info(name, graph.types.get(name, onnx.TypeProto())) for name in outputs],
-        [
-            onnx.numpy_helper.from_array(np.asarray(array), name)
-            for name, array in graph.values.items()
-            if name in read
-        ],
-    )
-    model = onnx.helper.make_model(
-        written,
-        opset_imports=[onnx.helper.make_opsetid("", graph.opset)],
+    model = onnx.ModelProto(
         ir_version=graph.ir_version,
+        opset_import=[onnx.helper.make_opsetid("", graph.opset)],
     )
+    written = model.graph
+    written.name = "plain"
+    written.node.extend(live)
+    written.input.extend(info(name, graph.types[name]) for name in graph.inputs)
+    written.output.extend(info(n, graph.types.get(n, onnx.TypeProto())) for n in outputs)
+    for name, array in graph.values.items():
+        if name in read:
+            made = stored.get(name) or onnx.numpy_helper.from_array(np.asarray(array), name)
+            written.initializer.add().CopyFrom(made)
     return Plain(model=model, notes=tuple(graph.notes), quantised=quantised.NOTE in graph.notes)
 
 

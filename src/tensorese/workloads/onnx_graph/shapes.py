@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tensorese.records.nouns import TensorSpec
-from tensorese.workloads.errors import NetworkError
+from tensorese.workloads.errors import NetworkError, OpenShapes
 from tensorese.workloads.onnx_graph.graph import Array, Undecided
 from tensorese.workloads.onnx_graph.plain import plain
 
@@ -66,9 +66,7 @@ def settle(model: Any, fixed: Fixed, path: Path) -> Settled:
     values = {n: _value(declared[n], closed[n], v, path) for n, v in fixed.values.items()}
     open_ = [name for name, shape in closed.items() if shape is None and name not in values]
     if open_:
-        raise NetworkError(
-            _all_open(model, [declared[n] for n in open_], declared, closed, values, path)
-        )
+        raise _all_open(model, [declared[n] for n in open_], declared, closed, values, path)
     inputs = {
         name: TensorSpec(shape=shape, dtype=declared[name].dtype.name)
         for name, shape in closed.items()
@@ -95,6 +93,11 @@ def _declared(model: Any) -> Iterator[_Declared]:
                 for dim in tensor.shape.dim
             )
         kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+        if kind.kind == "O":
+            raise NetworkError(
+                f"every input must be numbers, but {value.name!r} is text; "
+                "export the network from where its text is numbers"
+            )
         yield _Declared(name=value.name, dtype=kind, extents=extents)
 
 
@@ -154,7 +157,9 @@ def _closed(
     clash = [e for e, s in zip(extents, shape, strict=False) if isinstance(e, int) and e != s]
     if len(shape) != len(extents) or clash:
         got = "x".join(map(str, shape))
-        raise NetworkError(f"input {one.name!r} of {path} is {one.shape_text}, but got {got}")
+        fixed_dims = [f"--dim {n}={e}" for n, e in fixed.dims.items() if n in one.extents]
+        by = f" by {', '.join(fixed_dims)}" if fixed_dims else ""
+        raise NetworkError(f"input {one.name!r} of {path} is {one.shape_text}{by}, but got {got}")
     return shape
 
 
@@ -189,11 +194,10 @@ def _all_open(
     closed: Mapping[str, tuple[int, ...] | None],
     values: Mapping[str, Array],
     path: Path,
-) -> str:
+) -> OpenShapes:
     inputs = ", ".join(f"{one.name!r} is {one.shape_text}" for one in open_)
     options = _example(model, open_, declared, closed, values)
-    command = f"tensorese tasks {shlex.quote(str(path))} {options}"
-    return f"every input shape must be fixed, but {inputs}; for example: {command}"
+    return OpenShapes(f"every input shape of {path} must be fixed, but {inputs}", options)
 
 
 def _example(
