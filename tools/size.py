@@ -15,13 +15,13 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Lines of Python by room of src/tensorese; `modules` are the files beside the rooms.
 ROOMS = {
-    "cli": 2300,
-    "collect": 3160,
+    "cli": 2440,
+    "collect": 3180,
     "deploy": 2350,
     "evaluation": 960,
     "features": 2750,
     "integrations": 430,
-    "iterate": 1400,
+    "iterate": 1900,
     "language": 2500,
     "lowering": 430,
     "measure": 5160,
@@ -35,7 +35,7 @@ ROOMS = {
     "training": 2500,
     "workloads": 5200,
 }
-LINES = {"src": 44_000, "benchmarks": 5_750, "tests": 23_900}
+LINES = {"src": 44_300, "benchmarks": 5_750, "tests": 24_500}
 
 # Bytes; docs without docs/log.
 BYTES = {"benchmarks/results": 4_000_000, "docs": 112_000, "tracked files": 42_000_000}
