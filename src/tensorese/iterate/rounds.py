@@ -77,7 +77,7 @@ class Rounds:
 
     def stop(self) -> None:
         """Finish what is being measured now, begin nothing more; callable from a handler."""
-        self.stopped = self.stopped or INTERRUPTED
+        self.stopped = INTERRUPTED
         self.measurer.cancel()
 
     @property
@@ -94,6 +94,7 @@ class Rounds:
         try:
             while not (self._ready or self.stopped):
                 self._listen(0.2)
+                self._look_at_the_clock()
             self._rounds()
         except Cancelled:
             self.measurer.settle()
@@ -113,14 +114,13 @@ class Rounds:
             batch = self._batch(number)
             if batch is None:
                 return
-            if not len(batch):
-                self.stopped = "nothing left to try"
-                return
             self._ask(number + 1)
             self._measure(batch)
 
-    def _time_is_up(self) -> bool:
-        return _time_is_up(self.config, self.elapsed)
+    def _look_at_the_clock(self) -> None:
+        if not self.stopped and _time_is_up(self.config, self.elapsed):
+            self.stopped = "time is up"
+            self.measurer.cancel()
 
     # -- batches --------------------------------------------------------------------------
 
@@ -155,8 +155,7 @@ class Rounds:
     def _wait_for(self, number: int) -> Batch | None:
         while self._asked is not None and not self.stopped:
             self._listen(0.2)
-            if self._time_is_up():
-                self.stopped = "time is up"
+            self._look_at_the_clock()
         return None if self.stopped else self.folder.batch(number)
 
     def _listen(self, secs: float = 0.0) -> None:
@@ -209,9 +208,7 @@ class Rounds:
             if not self._collect(flight):
                 self._listen(_TICK)
             self.view.on_measured(batch.number, len(flight.results), len(batch))
-            if self._time_is_up() and not self.stopped:
-                self.stopped = "time is up"
-                self.measurer.cancel()
+            self._look_at_the_clock()
         self.learner.pause(False)
         self._finish(flight, before)
 
@@ -264,7 +261,7 @@ class Rounds:
             "trials": self.trials + len(batch),
             "secs": round(self.elapsed, 3),
             "sum": weighted_sum(best, self.weights),
-            "gain": gain_of(before, best, self.weights),
+            "gain": gain_of(before, best, self.weights) if len(batch) else None,
             "tasks": len(best),
             "best": best,
             "statuses": dict(sorted(statuses.items())),

@@ -20,7 +20,7 @@ from tensorese.iterate.events import RoundsView
 from tensorese.iterate.folder import MODEL, REPORT, IterationFolder
 from tensorese.iterate.learner import LearningProcess
 from tensorese.iterate.page import curve, page
-from tensorese.iterate.rounds import Rounds, ended, weight_of
+from tensorese.iterate.rounds import INTERRUPTED, Rounds, ended, weight_of
 from tensorese.models.base import load_model, read_config
 from tensorese.models.catalog import choose
 from tensorese.records.nouns import Platform, Status
@@ -213,7 +213,7 @@ def interruptible(rounds: Rounds, view: RoundsView) -> Iterator[None]:
         return
 
     def interrupt(number: int, frame: Any) -> None:
-        if rounds.stopped:
+        if rounds.stopped == INTERRUPTED:
             raise KeyboardInterrupt
         rounds.stop()
         view.on_note("stopping after the current measurement; Ctrl-C again stops at once")
