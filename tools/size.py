@@ -15,14 +15,14 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Lines of Python by room of src/tensorese; `modules` are the files beside the rooms.
 ROOMS = {
-    "cli": 2300,
+    "cli": 2440,
     "collect": 3200,
     "deploy": 2400,
     "evaluation": 960,
     "features": 2800,
     "integrations": 430,
     "language": 2560,
-    "iterate": 1400,
+    "iterate": 1900,
     "lowering": 430,
     "measure": 5330,
     "models": 1650,
@@ -35,7 +35,7 @@ ROOMS = {
     "training": 2500,
     "workloads": 5300,
 }
-LINES = {"src": 44_000, "benchmarks": 5_800, "tests": 24_500}
+LINES = {"src": 44_300, "benchmarks": 5_800, "tests": 24_500}
 
 # Bytes; docs without docs/log.
 BYTES = {"benchmarks/results": 4_000_000, "docs": 112_000, "tracked files": 42_000_000}

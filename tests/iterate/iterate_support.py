@@ -31,14 +31,16 @@ def task_list(path: Path, tasks: Sequence[ListedTask]) -> Path:
     return path
 
 
-def micro_model(path: Path, platform: str = PLATFORM, *, target: str = TARGET) -> Path:
+def micro_model(
+    path: Path, platform: str = PLATFORM, *, target: str = TARGET, seed: int = 0
+) -> Path:
     """A model that writes and has learnt nothing."""
     import torch
 
     from tensorese.models.base import Card, save_model
     from tensorese.models.tlm import TLM, TLMConfig, TLMNetwork
 
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     network = TLMNetwork(TLMConfig(width=16, layers=1, heads=1))
     target = Target.parse(target).to_json()
     save_model(path, TLM(network, {platform: target}), Card(targets={platform: target}))

@@ -25,7 +25,7 @@ CONFIG = IterateConfig(rounds=4, per_task=6, task_share=1.0, least_gain=0.0, in_
 
 
 def small_tasks() -> list[Task]:
-    return [matmul_task(8, weight=3), matmul_task(4, 8), matmul_task(8, 2)]
+    return [matmul_task(4, weight=3), matmul_task(2)]
 
 
 def listed(tasks: Sequence[Task]) -> list[ListedTask]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +52,14 @@ def tasks_of(measurements: Sequence[Measurement]) -> list[ListedTask]:
 class PickingLearner(Learner):
     """Picks stored programs by a number that depends on all it has learnt, slowly."""
 
-    def __init__(self, folder: IterationFolder, known: Sequence[Measurement], secs: float) -> None:
-        self.folder, self.secs = folder, secs
+    def __init__(
+        self,
+        folder: IterationFolder,
+        known: Sequence[Measurement],
+        secs: float,
+        barred: Set[str] = frozenset(),
+    ) -> None:
+        self.folder, self.secs, self.barred = folder, secs, barred
         self.programs: dict[str, list[Program]] = {}
         for m in known:
             self.programs.setdefault(m.program.workload.id, []).append(m.program)
@@ -105,6 +111,7 @@ class PickingLearner(Learner):
         rows, over, sketches = [], {}, {}
         for task, n in order.tasks:
             left = [p for p in self.programs[task] if p.decisions not in gone]
+            left = [] if task in self.barred else left
             chosen = [left[k] for k in rng.permutation(len(left))[:n]]
             sketches |= {p.sketch.id: p.sketch for p in chosen}
             if len(chosen) < n:
@@ -156,6 +163,7 @@ def run_rounds(
     *,
     secs: float = 0.0,
     measurer: ReplayMeasurer | None = None,
+    barred: Set[str] = frozenset(),
 ) -> Rounds:
     tasks = tasks_of(known)
     folder = open_run(out, tasks, config)
@@ -166,7 +174,7 @@ def run_rounds(
         measurer.journal = store
         rounds = Rounds(
             folder, tasks, store=store, measurer=measurer, config=config, platform=PLATFORM,
-            learner=PickingLearner(folder, known, secs),
+            learner=PickingLearner(folder, known, secs, barred),
         )  # fmt: skip
         if hasattr(measurer, "stop"):
             measurer.stop = rounds.stop

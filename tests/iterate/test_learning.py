@@ -17,7 +17,9 @@ import pytest
 
 from learning_support import job, listed, run_learning, small_tasks, stored
 from tensorese.errors import TensoreseError
+from tensorese.iterate.config import IterateError
 from tensorese.iterate.folder import STORE, IterationFolder
+from tensorese.iterate.learner import LearningProcess
 from tensorese.iterate.rounds import Rounds
 from tensorese.iterate.session import open_folder
 from tensorese.models.base import load_model
@@ -38,7 +40,7 @@ def known() -> list[Measurement]:
 
 @pytest.fixture(scope="module")
 def whole(known: list[Measurement], tmp_path_factory: pytest.TempPathFactory) -> Rounds:
-    return run_learning(tmp_path_factory.mktemp("learning") / "run", known, secs=0.02)
+    return run_learning(tmp_path_factory.mktemp("learning") / "run", known, secs=0.08)
 
 
 def written(out: Path) -> list[Any]:
@@ -50,29 +52,24 @@ def test_programs_are_legal_new_and_as_many_as_asked_for(whole: Rounds) -> None:
     spaces = {task.workload.id: task_space(task.module, TARGET) for task in small_tasks()}
     seen: set[tuple[str, str, tuple[int, ...]]] = set()
     for batch in whole.folder.batches(4):
-        assert len(batch) == 18
+        assert len(batch) == 12
         for task, rows in batch.rows:
             sketches = {s.sketch.id: i for i, s in enumerate(spaces[task].sketches)}
             for row in rows:
                 assert spaces[task].is_legal(sketches[row.sketch], row.row)
                 seen.add((task, row.sketch, row.row))
-    assert len(seen) == 4 * 18
+    assert len(seen) == 4 * 12
     with Store.open(whole.folder.path / STORE) as store:
-        assert store.table(["id"]).num_rows == 4 * 18
+        assert store.table(["id"]).num_rows == 4 * 12
 
 
 def test_learning_and_measuring_overlap(whole: Rounds) -> None:
-    """Each batch but the first is written while the one before is measured; later ones after
-    learning from those before that."""
+    """Each batch but the first is learnt for and written while the one before is measured."""
     lines = whole.folder.rounds
     assert [line["learnt"] for line in lines] == [0, 0, 1, 2]
     for before, line in itertools.pairwise(lines):
-        measured, begun = before["measured"], line["written"][0]
-        assert measured[0] - 0.1 <= begun < measured[1]
-        overlap = min(measured[1], line["written"][1]) - max(measured[0], begun)
-        assert overlap > 0.5 * (line["written"][1] - begun) or overlap > 0.9 * (
-            measured[1] - measured[0]
-        )
+        measuring, writing = before["measured"], line["written"]
+        assert max(measuring[0], writing[0]) < min(measuring[1], writing[1])
 
 
 def test_models_differ_and_the_last_one_is_ready_for_tune(whole: Rounds) -> None:
@@ -88,6 +85,7 @@ def test_models_differ_and_the_last_one_is_ready_for_tune(whole: Rounds) -> None
     assert final.hash in proposer.origin  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_without_a_valid_measurement_the_base_stays(
     known: list[Measurement], tmp_path: Path
 ) -> None:
@@ -103,6 +101,7 @@ def test_without_a_valid_measurement_the_base_stays(
     assert [p.name for p in (tmp_path / "run" / "models").iterdir()] == ["base"]
 
 
+@pytest.mark.slow
 def test_a_first_model_is_trained_from_data(known: list[Measurement], tmp_path: Path) -> None:
     import dataclasses
 
@@ -116,7 +115,7 @@ def test_a_first_model_is_trained_from_data(known: list[Measurement], tmp_path: 
     measured = {m.program.id for m in known[::10]}
     (batch,) = rounds.folder.batches(1)
     ids = {program.id for program, _ in batch.programs(rounds.workloads)}
-    assert len(ids) == 6 and not ids & measured, "what --data has measured is not written again"
+    assert len(ids) == 4 and not ids & measured, "what --data has measured is not written again"
 
 
 def test_a_model_that_cannot_be_is_refused_before_anything_is_begun(tmp_path: Path) -> None:
@@ -133,6 +132,30 @@ def test_a_model_that_cannot_be_is_refused_before_anything_is_begun(tmp_path: Pa
         with pytest.raises(TensoreseError, match=said):
             open_folder(wanted, listed(small_tasks()))
     assert not (tmp_path / "run").exists()
+
+
+def test_the_process_stands_still_when_told_and_its_death_is_told(tmp_path: Path) -> None:
+    learner = LearningProcess(tmp_path, "cpu", [0])
+    try:
+        learner.pause(True)
+        assert _becomes(learner, stopped=True)
+        learner.pause(False)
+        assert _becomes(learner, stopped=False)
+        learner._process.kill()
+        with pytest.raises(IterateError, match=r"ended with exit code -9; .*learn.log says why"):
+            learner.poll(10)
+    finally:
+        learner.close()
+
+
+def _becomes(learner: LearningProcess, *, stopped: bool) -> bool:
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        stat = Path(f"/proc/{learner._process.pid}/stat").read_text()
+        if (stat.rpartition(")")[2].split()[0] == "T") == stopped:
+            return True
+        time.sleep(0.01)
+    return False
 
 
 @pytest.mark.slow
@@ -164,7 +187,7 @@ def test_killed_at_random_moments_it_learns_and_writes_the_same(
     assert written(tmp_path / "run") == written(whole.folder.path)
     with Store.open(tmp_path / "run" / STORE) as store:
         counts = Counter(store.table(["program_id"])["program_id"].to_pylist())
-    assert set(counts.values()) == {1} and len(counts) == 4 * 18
+    assert set(counts.values()) == {1} and len(counts) == 4 * 12
     bests = [
         IterationFolder.read(path).rounds[-1]["best"]
         for path in (tmp_path / "run", whole.folder.path)

@@ -134,6 +134,17 @@ def test_it_ends_when_every_program_was_measured(tmp_path: Path) -> None:
     assert sum(measured(tmp_path / "run").values()) == len(few)
 
 
+def test_tasks_without_a_space_are_passed_over(tmp_path: Path) -> None:
+    """Both tasks of the first batch, which is empty then."""
+    known = records(tasks=4)
+    heaviest = sorted(tasks_of(known), key=lambda t: -t.networks[0][1] * t.flops)
+    barred = {task.workload.id for task in heaviest[:2]}
+    rounds = run_rounds(tmp_path / "run", known, changed(rounds=4), barred=barred)
+    assert [len(batch) for batch in rounds.folder.batches(4)] == [0, 10, 10, 10]
+    assert rounds.folder.rounds[0]["gain"] is None
+    assert {task for batch in rounds.folder.batches(4) for task in batch.over} == barred
+
+
 def test_time_ends_it_in_the_middle_of_a_round(known: list[Measurement], tmp_path: Path) -> None:
     rounds = run_rounds(tmp_path / "run", known, changed(minutes=0.4 / 60), secs=0.2)
     assert rounds.stopped == "time is up" and rounds.folder.head["state"] == "finished"

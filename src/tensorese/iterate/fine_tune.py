@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from tensorese.features.programs import DataError, ProgramSet
 from tensorese.iterate.config import IterateError
 from tensorese.iterate.folder import IterationFolder
@@ -135,3 +137,11 @@ def _placed(place: Path, write: Callable[[Path], object]) -> None:
     if place.exists():  # without a config: it was damaged by hand
         shutil.rmtree(place)
     aside.rename(place)
+
+
+def device_named(name: str) -> str:
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise IterateError(f"--device {name} needs a CUDA device, but torch sees none; name cpu")
+    return name

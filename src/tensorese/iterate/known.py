@@ -44,7 +44,7 @@ class Known:
         for batch in earlier:
             for task, rows in batch.rows:
                 if task == workload:
-                    yield from ((places[row.sketch], row.row) for row in rows)
+                    yield from ((places[r.sketch], r.row) for r in rows if r.sketch in places)
         for sketch, row in self._measured.get(workload, ()):
             if sketch in places:
                 yield places[sketch], row

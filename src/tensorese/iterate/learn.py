@@ -23,7 +23,7 @@ import torch
 
 from tensorese.errors import TensoreseError
 from tensorese.iterate.config import IterateError
-from tensorese.iterate.fine_tune import FineTuning, fine_tuned, train_base
+from tensorese.iterate.fine_tune import FineTuning, device_named, fine_tuned, train_base
 from tensorese.iterate.folder import Batch, IterationFolder
 from tensorese.iterate.known import Known
 from tensorese.models.base import load_model
@@ -166,14 +166,6 @@ class Learning:
         return self._spaces[workload]
 
 
-def pick_device(name: str) -> str:
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise IterateError(f"--device {name} needs a CUDA device, but torch sees none; name cpu")
-    return name
-
-
 def main(argv: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the measuring process's to handle
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -187,7 +179,7 @@ def main(argv: list[str]) -> None:
         print(json.dumps(message), file=answers, flush=True)
 
     try:
-        learning = Learning(Path(argv[0]), pick_device(argv[1]), say)
+        learning = Learning(Path(argv[0]), device_named(argv[1]), say)
         say({"ready": learning.base.hash})
         for line in sys.stdin:
             say(learning.obey(json.loads(line)))

@@ -77,7 +77,7 @@ class Rounds:
 
     def stop(self) -> None:
         """Finish what is being measured now, begin nothing more; callable from a handler."""
-        self.stopped = self.stopped or INTERRUPTED
+        self.stopped = INTERRUPTED
         self.measurer.cancel()
 
     @property
@@ -94,6 +94,7 @@ class Rounds:
         try:
             while not (self._ready or self.stopped):
                 self._listen(0.2)
+                self._look_at_the_clock()
             self._rounds()
         except Cancelled:
             self.measurer.settle()
@@ -107,61 +108,24 @@ class Rounds:
     def _rounds(self) -> None:
         while not self.stopped:
             number = len(self.folder.rounds)
-            self.stopped = self._ended(number)
+            self.stopped = ended(self.folder, list(self.tasks.values()), self.config, self.elapsed)
             if self.stopped:
                 return
             batch = self._batch(number)
             if batch is None:
                 return
-            if not len(batch):
-                self.stopped = "nothing left to try"
-                return
             self._ask(number + 1)
             self._measure(batch)
 
-    # -- when it ends ---------------------------------------------------------------------
-
-    def _ended(self, done: int) -> str:
-        if self._time_is_up():
-            return "time is up"
-        if done >= self.config.rounds:
-            return f"{done} rounds are over"
-        if self.config.trials is not None and self.trials >= self.config.trials:
-            return "all trials used"
-        gain = self.folder.rounds[-1]["gain"] if done >= 2 else None
-        fresh = any(not task.visits for task in self._histories(done))
-        if gain is not None and gain < self.config.least_gain and not fresh:
-            return f"round {done} gained {100 * gain:.2f} %"
-        return ""
-
-    def _time_is_up(self) -> bool:
-        return self.config.minutes is not None and self.elapsed >= 60 * self.config.minutes
+    def _look_at_the_clock(self) -> None:
+        if not self.stopped and _time_is_up(self.config, self.elapsed):
+            self.stopped = "time is up"
+            self.measurer.cancel()
 
     # -- batches --------------------------------------------------------------------------
 
-    def _histories(self, number: int) -> list[TaskHistory]:
-        """As they are known when batch `number` is planned: the batch before is not measured."""
-        batches = self.folder.batches(number)
-        visits = Counter(task for batch in batches for task, _ in batch.rows)
-        over = {task for batch in batches for task in batch.over}
-        bests: dict[str, list[float]] = {}
-        for batch, line in zip(batches[: number - 1], self.folder.rounds, strict=False):
-            for task, _ in batch.rows:
-                bests.setdefault(task, []).append(line["best"].get(task, math.inf))
-        return [
-            TaskHistory(
-                workload=name,
-                weight=self.weights[name],
-                flops=task.flops,
-                visits=visits[name],
-                bests=bests.get(name, ()),
-            )
-            for name, task in self.tasks.items()
-            if name not in over
-        ]
-
     def _order(self, number: int) -> Order:
-        histories = self._histories(number)
+        histories = histories_of(self.folder, list(self.tasks.values()), number)
         n = math.ceil(self.config.task_share * len(self.tasks))
         left = None
         if self.config.trials is not None:
@@ -191,8 +155,7 @@ class Rounds:
     def _wait_for(self, number: int) -> Batch | None:
         while self._asked is not None and not self.stopped:
             self._listen(0.2)
-            if self._time_is_up():
-                self.stopped = "time is up"
+            self._look_at_the_clock()
         return None if self.stopped else self.folder.batch(number)
 
     def _listen(self, secs: float = 0.0) -> None:
@@ -245,9 +208,7 @@ class Rounds:
             if not self._collect(flight):
                 self._listen(_TICK)
             self.view.on_measured(batch.number, len(flight.results), len(batch))
-            if self._time_is_up() and not self.stopped:
-                self.stopped = "time is up"
-                self.measurer.cancel()
+            self._look_at_the_clock()
         self.learner.pause(False)
         self._finish(flight, before)
 
@@ -300,7 +261,7 @@ class Rounds:
             "trials": self.trials + len(batch),
             "secs": round(self.elapsed, 3),
             "sum": weighted_sum(best, self.weights),
-            "gain": gain_of(before, best, self.weights),
+            "gain": gain_of(before, best, self.weights) if len(batch) else None,
             "tasks": len(best),
             "best": best,
             "statuses": dict(sorted(statuses.items())),
@@ -317,3 +278,50 @@ class Rounds:
 def weight_of(task: ListedTask) -> float:
     """How often the networks run it."""
     return float(sum(weight for _, weight in task.networks) or 1)
+
+
+def histories_of(
+    folder: IterationFolder, tasks: Sequence[ListedTask], number: int
+) -> list[TaskHistory]:
+    """As they are known when batch `number` is planned: the batch before is not measured. Tasks
+    that no program is left of are not among them."""
+    batches = folder.batches(number)
+    visits = Counter(task for batch in batches for task, _ in batch.rows)
+    over = {task for batch in batches for task in batch.over}
+    bests: dict[str, list[float]] = {}
+    for batch, line in zip(batches[: max(0, number - 1)], folder.rounds, strict=False):
+        for name, _ in batch.rows:
+            bests.setdefault(name, []).append(line["best"].get(name, math.inf))
+    return [
+        TaskHistory(
+            workload=task.workload.id,
+            weight=weight_of(task),
+            flops=task.flops,
+            visits=visits[task.workload.id],
+            bests=bests.get(task.workload.id, ()),
+        )
+        for task in tasks
+        if task.workload.id not in over
+    ]
+
+
+def ended(
+    folder: IterationFolder, tasks: Sequence[ListedTask], config: IterateConfig, secs: float
+) -> str:
+    """Why no further round begins; empty where one does."""
+    rounds = folder.rounds
+    if _time_is_up(config, secs):
+        return "time is up"
+    if len(rounds) >= config.rounds:
+        return f"{len(rounds)} rounds are over"
+    if config.trials is not None and rounds and rounds[-1]["trials"] >= config.trials:
+        return "all trials used"
+    gain = rounds[-1]["gain"] if len(rounds) >= 2 else None
+    fresh = any(not task.visits for task in histories_of(folder, tasks, len(rounds)))
+    if gain is not None and gain < config.least_gain and not fresh:
+        return f"round {len(rounds)} gained {100 * gain:.2f} %"
+    return ""
+
+
+def _time_is_up(config: IterateConfig, secs: float) -> bool:
+    return config.minutes is not None and secs >= 60 * config.minutes

@@ -20,7 +20,7 @@ from tensorese.iterate.events import RoundsView
 from tensorese.iterate.folder import MODEL, REPORT, IterationFolder
 from tensorese.iterate.learner import LearningProcess
 from tensorese.iterate.page import curve, page
-from tensorese.iterate.rounds import Rounds, weight_of
+from tensorese.iterate.rounds import INTERRUPTED, Rounds, ended, weight_of
 from tensorese.models.base import load_model, read_config
 from tensorese.models.catalog import choose
 from tensorese.records.nouns import Platform, Status
@@ -79,11 +79,15 @@ def base_of(spec: str, platform: Platform, data: Sequence[Path]) -> Path | None:
 
 def open_folder(job: Iteration, tasks: Sequence[ListedTask]) -> IterationFolder:
     """Checks everything that can be checked before the folder is begun."""
-    from tensorese.iterate.fine_tune import FineTuning  # torch: not for who only asks for help
+    from tensorese.iterate.fine_tune import (
+        FineTuning,
+        device_named,
+    )  # torch: not for who only asks for help
 
     session = job.session
     base = base_of(job.model, session.platform, job.data)
     FineTuning.named(job.settings, job.config.seed, has_model=base is not None)
+    device_named(job.device)
     if base is not None:
         load_model(base)
     data = [_counted(path, session.platform.name) for path in job.data]
@@ -121,6 +125,12 @@ def iterate(
     """Runs or goes on; what the command prints, and `--json` writes."""
     view, session = view or RoundsView(), job.session
     folder = open_folder(job, tasks)
+    why = ended(folder, tasks, job.config, float(folder.head["seconds"]))
+    if why and folder.model_path(len(folder.rounds)).exists():
+        folder.write_state("finished", why)
+        result = summary(folder, job.config)
+        view.on_end(result)
+        return result
     learners: list[LearningProcess] = []
     cores = usable_cores()
 
@@ -203,7 +213,7 @@ def interruptible(rounds: Rounds, view: RoundsView) -> Iterator[None]:
         return
 
     def interrupt(number: int, frame: Any) -> None:
-        if rounds.stopped:
+        if rounds.stopped == INTERRUPTED:
             raise KeyboardInterrupt
         rounds.stop()
         view.on_note("stopping after the current measurement; Ctrl-C again stops at once")
