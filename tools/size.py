@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 ROOMS = {
     "cli": 2300,
     "collect": 3160,
-    "deploy": 2350,
+    "deploy": 2470,
     "evaluation": 960,
     "features": 2800,
     "integrations": 430,
@@ -26,10 +26,10 @@ ROOMS = {
     "lowering": 430,
     "measure": 5160,
     "models": 1650,
-    "modules": 840,
+    "modules": 920,
     "onboard": 500,
     "records": 3000,
-    "report": 800,
+    "report": 850,
     "search": 3320,
     "space": 3500,
     "training": 2500,
@@ -38,7 +38,7 @@ ROOMS = {
 LINES = {"src": 44_000, "benchmarks": 5_750, "tests": 24_500}
 
 # Bytes; docs without docs/log.
-BYTES = {"benchmarks/results": 4_000_000, "docs": 112_000, "tracked files": 42_000_000}
+BYTES = {"benchmarks/results": 4_000_000, "docs": 115_000, "tracked files": 42_000_000}
 
 
 def tracked(root: Path) -> list[str]:
