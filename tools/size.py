@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 ROOMS = {
     "cli": 2440,
     "collect": 3200,
-    "deploy": 2400,
+    "deploy": 2470,
     "evaluation": 960,
     "features": 2800,
     "integrations": 430,
@@ -29,7 +29,7 @@ ROOMS = {
     "modules": 920,
     "onboard": 500,
     "records": 3240,
-    "report": 800,
+    "report": 850,
     "search": 3320,
     "space": 3500,
     "training": 2500,
@@ -38,7 +38,7 @@ ROOMS = {
 LINES = {"src": 44_300, "benchmarks": 5_800, "tests": 24_500}
 
 # Bytes; docs without docs/log.
-BYTES = {"benchmarks/results": 4_000_000, "docs": 112_000, "tracked files": 42_000_000}
+BYTES = {"benchmarks/results": 4_000_000, "docs": 115_000, "tracked files": 42_000_000}
 
 
 def tracked(root: Path) -> list[str]:

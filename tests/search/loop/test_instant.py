@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from writer_support import micro_writer
 
 from tensorese.errors import TensoreseError
+from tensorese.models.base import Card, save_model
 from tensorese.models.catalog import SHIPPED
 from tensorese.records.nouns import Platform
 from tensorese.records.run_folder import RunFolder
@@ -146,6 +148,16 @@ def test_the_line_names_the_platform_that_the_model_speaks_for() -> None:
     judges, lines = judges_named("auto", "evolution", newer, [], on_cpu=True)
     assert judges.head == "znver4-2c" and "znver4-2c is the nearest" in lines[0]
     assert lines[0].startswith("nothing is measured: ")
+
+
+@pytest.mark.null
+def test_a_writer_that_was_named_takes_part(tmp_path: Path) -> None:
+    folder = save_model(tmp_path / "writer", micro_writer(("znver4-2c",)), Card())
+    judges, lines = judges_named("auto", f"tlm:{folder}", HERE, [], on_cpu=True)
+    assert judges.writer is not None and judges.writer.model is not None
+    assert "no model that writes" not in lines[0]
+    with pytest.raises(TensoreseError, match=r"a model is a folder with|must name the folder"):
+        judges_named("auto", "tlm:no_such_folder", HERE, [], on_cpu=True)
 
 
 @pytest.mark.null

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from writer_support import micro_writer
 
 from search_support import drawn, measured, one_row_space, seconds, task_state
 from tensorese.arrays import Floats32, Ints
@@ -19,6 +20,7 @@ from tensorese.records.store import Store
 from tensorese.search.contracts import TaskState
 from tensorese.search.proposers.pool import Scored
 from tensorese.search.proposers.shortlist import Judges, Shortlist, ShortlistConfig, nearest_head
+from tensorese.search.proposers.tlm import TLMProposer
 from tensorese.search.rankers.online import OnlineRanker
 
 pytestmark = pytest.mark.null
@@ -152,6 +154,18 @@ def test_a_writer_proposes_and_votes() -> None:
     found = Shortlist(judges(state, indifferent, writer=writer), config=SMALL).of(state)
     assert (found[0].sketch, found[0].row) == (0, tuple(rows[0].tolist()))
     assert sum(p.origin == "tlm:x" for p in found) == 8
+
+
+@pytest.mark.parametrize("known", [("toy",), ("elsewhere-2c",)])
+def test_a_model_that_writes_takes_part_on_platforms_it_does_not_know(
+    known: tuple[str, ...],
+) -> None:
+    state = task_state()
+    writer = TLMProposer(model=micro_writer(known))
+    found = Shortlist(judges(state, truth, writer=writer), config=SMALL).of(state)
+    written = [p for p in found if p.origin == writer.origin]
+    assert written and len(found) > len(written)
+    assert all(-6.0 <= p.score <= 0.0 for p in found)
 
 
 def test_the_only_program_of_a_space_is_the_choice() -> None:
