@@ -15,9 +15,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Lines of Python by room of src/tensorese; `modules` are the files beside the rooms.
 ROOMS = {
-    "cli": 2440,
+    "cli": 2560,
     "collect": 3200,
-    "deploy": 2470,
+    "deploy": 2520,
     "evaluation": 960,
     "features": 2800,
     "integrations": 430,
@@ -25,20 +25,20 @@ ROOMS = {
     "iterate": 1900,
     "lowering": 430,
     "measure": 5330,
-    "models": 1650,
-    "modules": 920,
+    "models": 2300,
+    "modules": 1020,
     "onboard": 500,
     "records": 3240,
     "report": 850,
-    "search": 3320,
+    "search": 4280,
     "space": 3500,
-    "training": 2500,
+    "training": 3220,
     "workloads": 5300,
 }
-LINES = {"src": 44_300, "benchmarks": 5_800, "tests": 24_500}
+LINES = {"src": 46_800, "benchmarks": 6_500, "tests": 28_500}
 
 # Bytes; docs without docs/log.
-BYTES = {"benchmarks/results": 4_000_000, "docs": 115_000, "tracked files": 42_000_000}
+BYTES = {"benchmarks/results": 4_000_000, "docs": 126_000, "tracked files": 42_000_000}
 
 
 def tracked(root: Path) -> list[str]:
