@@ -66,8 +66,9 @@ def tune(
     smallest rounding errors. It waits while another process tunes or collects on the same cores,
     unless `share` is given. `cache="hot"` times programs with their weights in the near caches,
     which no kernel finds in a network (CPUs). `proposer` is a name (`evolution`, `annealing`,
-    `random`) or an object with a ranker of its own. What an ONNX file leaves open is fixed by
-    `shapes` of inputs, `dims` that the file names, and `values` of inputs that become constants.
+    `random`, `tlm`, `portfolio`) or an object with a ranker of its own. What an ONNX file leaves
+    open is fixed by `shapes` of inputs, `dims` that the file names, and `values` of inputs that
+    become constants.
     """
     if isinstance(proposer, str):
         check_name(proposer)

@@ -17,7 +17,12 @@ _PATH = click.Path(path_type=Path)
 @click.option("--trials", type=int, default=None, help="Programs to measure; 0 for none.")
 @click.option("--minutes", type=float, default=None, help="Wall-clock limit, everything included.")
 @click.option("--model", "ranker", default="auto", show_default=True, help="auto, none or DIR.")
-@click.option("--proposer", default="evolution", show_default=True, help="Or annealing, random.")
+@click.option(
+    "--proposer",
+    default="evolution",
+    show_default=True,
+    help="Or annealing, random; tlm, portfolio (a language model writes; tlm:DIR: your own).",
+)
 @click.option("--out", type=_PATH, default=None, help="Run folder; runs/NAME if absent.")
 @click.option("--tasks", multiple=True, help="Only these: glob on name or operator, or id.")
 @click.option("--early-stopping", default=0, help="End a task after N trials without gain.")

@@ -32,8 +32,8 @@ QUICK = {**SMALL, "pretrain": "0", "steps": "200", "tasks": "6", "rows": "12", "
 UNSEEN = (64, 256, 256)
 
 
-def trained(folder: Path, settings: dict[str, str], style: str = "speed") -> TLM:
-    recipe = apply_settings(TLMRecipe(selection=DataSelection(fold=-1), style=style), settings)  # type: ignore[arg-type]
+def trained(folder: Path, settings: dict[str, str]) -> TLM:
+    recipe = apply_settings(TLMRecipe(selection=DataSelection(fold=-1)), settings)
     with cpu_store(folder / "store", (OLD,), per_task=48) as store:
         model = load_model(train_model(recipe, [store], folder / "model").folder)
     assert isinstance(model, TLM)
@@ -63,12 +63,12 @@ def mean_log_seconds(rows: Ints) -> float:
     return float(np.mean([math.log(seconds_of(row, 0.0)) for row in rows.tolist()]))
 
 
-@pytest.mark.parametrize("style", ["speed", "best"])
+@pytest.mark.parametrize("stage", ["speed", "best"])
 def test_what_it_writes_for_an_unseen_task_is_faster_than_chance(
-    tmp_path: Path, style: str
+    tmp_path: Path, stage: str
 ) -> None:
-    model = trained(tmp_path, QUICK, style)
-    assert model.wish == (FASTEST if style == "speed" else UNKNOWN)
+    model = trained(tmp_path, {**QUICK, "stage": stage})
+    assert model.wish == (FASTEST if stage == "speed" else UNKNOWN)
     where = space(UNSEEN)
     rows = written(model, cpu_workload(*UNSEEN), where)
     assert where.legal(rows).all()
@@ -133,6 +133,16 @@ def test_scored_programs_teach_too_and_held_out_tasks_stay_out(tmp_path: Path) -
     held_out = load_model(both.folder).card.split
     assert "fold 0 held out" in held_out
     assert counts[0] < counts[1] < counts[0] + len(measurements)
+
+
+@pytest.mark.parametrize("stage", ["pretrain", "preference"])
+def test_a_stage_that_is_no_fine_tuning_is_refused(tmp_path: Path, stage: str) -> None:
+    recipe = apply_settings(TLMRecipe(), {**QUICK, "stage": stage})
+    with (
+        cpu_store(tmp_path / "store", (OLD,)) as store,
+        pytest.raises(DataError, match=f"one of speed, best, but got {stage}"),
+    ):
+        train_model(recipe, [store], tmp_path / "model")
 
 
 def test_no_step_at_all_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ _HOMES = {
 }
 _PRESETS = {
     **{"tlp": ("paper",), "mtl-tlp": ("paper",)},
-    **{"ensemble": ("ship",), "tlm": ("small", "paper")},
+    **{"ensemble": ("ship",), "tlm": ("ship", "small", "paper")},
 }
 """By kind, beside the default."""
 

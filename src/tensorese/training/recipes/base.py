@@ -85,6 +85,8 @@ class Trained:
     """What a person should know of how it went."""
     learnt: ProgramSet | None = None
     """All that was learnt from, where that is more than the job's own programs."""
+    half: bool = False
+    """Whether weights are kept in 16 bits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,7 +290,8 @@ def train_model(
     trained = recipe.train(job)
     metrics = {**trained.metrics, **_held_out_metrics(trained.model, programs, sides)}
     if rank == 0:
-        save_model(out, trained.model, _card(recipe, job, trained, metrics, command))
+        card = _card(recipe, job, trained, metrics, command)
+        save_model(out, trained.model, card, half=trained.half)
         _forget(out)
     return Outcome(folder=out, metrics=metrics, notes=trained.notes)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Self
+from typing import Self
 
 import torch
 
@@ -17,13 +17,12 @@ from tensorese.training.random_sentences import random_programs
 from tensorese.training.recipes.base import DataSelection, Recipe, Trained, TrainingJob
 from tensorese.training.sentence_data import Sentences, SentenceWriter, known_targets
 
+FINE_TUNING = ("speed", "best")
+
 
 @dataclass(frozen=True, kw_only=True)
 class TLMRecipe(Recipe):
     network: TLMConfig = field(default_factory=lambda: sized("tiny"))
-    style: Literal["best", "speed"] = "speed"
-    """What fine-tuning shows: the best program of each task and sketch, as published, or all
-    programs with their speed told beforehand."""
     random: int = 0
     """Legal programs of a sketch that are drawn for pre-training, besides those of the records;
     takes TVM and a second or so a task."""
@@ -32,12 +31,16 @@ class TLMRecipe(Recipe):
     preference: int = 0
     """Steps on pairs of programs after fine-tuning (DPO)."""
     preference_lr: float = 3e-5
+    half: bool = False
+    """Weights in 16 bits."""
     learn: LanguageConfig = field(default_factory=LanguageConfig)
+    """Of fine-tuning; its `stage` is `speed` or `best`."""
 
     @classmethod
     def named(cls, kind: str, preset: str, selection: DataSelection) -> Self:
-        size = "tiny" if preset == "default" else preset
-        return cls(selection=selection, network=sized(size))
+        if preset == "ship":
+            return cls(selection=replace(selection, fold=-1), half=True)
+        return cls(selection=selection, network=sized("tiny" if preset == "default" else preset))
 
     def train(self, job: TrainingJob) -> Trained:
         targets = known_targets(job.stores)
@@ -46,10 +49,10 @@ class TLMRecipe(Recipe):
         network = TLMNetwork(self.network)
         for number, stage in enumerate(self._stages()):
             self._run(network, sentences, stage, number, job)
-        wish = UNKNOWN if self.style == "best" else FASTEST
+        wish = UNKNOWN if self.learn.stage == "best" else FASTEST
         platforms = {name: targets[name] for name in job.programs.platforms}
         note = f"{len(sentences):,} sentences of {len(sentences.words):,} programs"
-        return Trained(model=TLM(network.cpu(), platforms, wish), notes=(note,))
+        return Trained(model=TLM(network.cpu(), platforms, wish), notes=(note,), half=self.half)
 
     def _sentences(self, job: TrainingJob, targets: dict[str, str]) -> Sentences:
         writer = SentenceWriter({name: json.loads(text) for name, text in targets.items()})
@@ -68,10 +71,15 @@ class TLMRecipe(Recipe):
 
     def _stages(self) -> Sequence[LanguageConfig]:
         learn = replace(self.learn, seed=self.seed)
+        if learn.stage not in FINE_TUNING:
+            raise DataError(
+                f"--set stage is how fine-tuning is done, one of {', '.join(FINE_TUNING)}, but got "
+                f"{learn.stage}; steps of the other stages are pretrain=N and preference=N"
+            )
         before: Stage = "pretrain"
         stages = [
             replace(learn, stage=before, steps=self.pretrain),
-            replace(learn, stage=self.style),
+            learn,
             replace(learn, stage="preference", steps=self.preference, lr=self.preference_lr),
         ]
         stages = [stage for stage in stages if stage.steps > 0]
