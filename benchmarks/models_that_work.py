@@ -294,7 +294,7 @@ def report() -> None:
         "tuned, with two trials a task, do so then. The largest difference is at most "
         f"{LIMIT:g} of the output's largest value. onnxruntime computes a sigmoid as "
         "exp(-softplus(-x)) here: its own operator, tested alone, errs by up to 1.4e-7 wherever it "
-        "is (7 % at 2e-6, 0 below -18), ours by 1.4e-7 of the result (float64 on -90 to 90). "
+        "is (7 % at 2e-6, 0 below -18), ours by 1.4e-7 of the result (float64 on -30 to 90). "
         f"The slowest import takes {slowest:.1f} s. Two shared cores, times as they came: they say "
         "seconds or minutes, no more.",
         "",
