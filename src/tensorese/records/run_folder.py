@@ -228,7 +228,7 @@ class RunFolder:
 
 def claim_run(path: Path) -> Claim:
     """For whoever writes into a run; the folder is made when it is missing."""
-    if _old_head(path) is None:
+    if not (path / HEAD).exists():
         _check_new(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
