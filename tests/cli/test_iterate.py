@@ -100,7 +100,7 @@ def refused(capsys: pytest.CaptureFixture[str], given: list[str]) -> str:
         (("--model", "nowhere"), "does not exist"),
         (("--model", "SHIPPED"), "of kind ensemble"),
         (("--set", "stps=3"), "did you mean 'steps'"),
-        (("--set", "size=small"), "there is one already"),
+        (("--set", "layers=2"), "there is one already"),
         (("--ray", "auto", "--rpc-key", "x"), "exclude each other"),
         (("--data", "nowhere"), "nowhere does not exist"),
     ],

@@ -92,7 +92,7 @@ def test_settings_are_those_of_train_tlm() -> None:
     for settings, said in (
         ({"stps": "7"}, "did you mean 'steps'"),
         ({"seed": "7"}, "name it with --seed"),
-        ({"size": "small"}, "there is one already"),
+        ({"width": "320"}, "there is one already"),
     ):
         with pytest.raises(DataError, match=said):
             FineTuning.named(settings, 0, has_model=True)

@@ -67,11 +67,16 @@ def head(*sizes: int, **more: Any) -> dict[str, Any]:
 
 
 def batch(n: int, secs: float, rows: list[int], best: float | None) -> dict[str, Any]:
+    proposed = [
+        {"program": program(n, r).id, "measurement": f"{n}-{r}", "score": -r, "origin": "test"}
+        for r in rows
+    ]
     return {
+        "batch": 0,
         "secs": secs,
         "task": workload(n).id,
         "trials": 0,
-        "proposed": [{"program": program(n, r).id, "score": -r, "origin": "test"} for r in rows],
+        "proposed": proposed,
         "phases": {"propose": 1.0, "measure": 2.0},
         "best": best,
     }

@@ -26,7 +26,7 @@ from tensorese.training.sentence_data import SentenceWriter
 
 DEFAULTS = LanguageConfig(steps=300, lr=3e-4)
 """Of fine-tuning in a round: gentler and shorter than training from nothing."""
-_OF_THE_BASE = ("size", "pretrain", "random")
+_OF_THE_BASE = ("width", "layers", "heads", "pretrain", "random")
 """Settings of a model that is trained from `--data` first."""
 _UNTOLD = ("pretrain", "best")
 """Stages whose sentences do not tell their speed."""
