@@ -11,9 +11,10 @@ import pytest
 
 from tensorese.collect.tasklist import read_tasks
 from tensorese.features.physics import feature_names
-from tensorese.models.base import load_model
+from tensorese.models.base import load_model, read_config
 from tensorese.models.catalog import SHIPPED, choose, kept_models
 from tensorese.models.ensemble import Ensemble
+from tensorese.models.tlm import TLM
 from tensorese.records.nouns import Platform
 from tensorese.search.rankers.by_name import ranker_named
 from tensorese.search.rankers.guided import AutoRanker
@@ -21,7 +22,9 @@ from tensorese.search.rankers.guided import AutoRanker
 pytestmark = pytest.mark.null
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = sorted(path.parent for path in SHIPPED.glob("*/config.json"))
+EVERY = sorted(path.parent for path in SHIPPED.glob("*/config.json"))
+WRITERS = [folder for folder in EVERY if read_config(folder)["kind"] == "tlm"]
+FOLDERS = [folder for folder in EVERY if folder not in WRITERS]
 every = pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 
 
@@ -34,7 +37,7 @@ def test_which_there_are() -> None:
 
 def test_together_they_are_small() -> None:
     size = sum(path.stat().st_size for path in SHIPPED.rglob("*") if path.is_file())
-    assert size < 20e6
+    assert size < 28e6
 
 
 @every
@@ -112,3 +115,22 @@ def test_what_auto_takes(name: str, target: dict[str, str], folder: str) -> None
 def test_which_head_is_nearest(name: str, head: str) -> None:
     choice = choose(Platform(name=name, target="{}"), [SHIPPED])
     assert choice is not None and choice.head == head
+
+
+@pytest.mark.parametrize("folder", WRITERS, ids=lambda path: path.name)
+def test_writers_are_small_never_saw_a_test_task_and_are_no_rankers_choice(folder: Path) -> None:
+    model = load_model(folder)
+    assert isinstance(model, TLM) and 1e6 < model.size() < 3e6
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 6e6
+    test = {t.workload.id for t in read_tasks(ROOT / "data" / "tasks.parquet") if t.split == "test"}
+    assert not test & set(model.card.training_workloads)
+    for name, target in model.targets.items():
+        platform = Platform(name=name, target=target)
+        chosen = choose(platform, [SHIPPED])
+        assert chosen is not None and chosen.folder not in WRITERS
+        writer = choose(platform, [SHIPPED], kinds=("tlm",))
+        assert writer is not None and writer.folder == folder
+
+
+def test_a_cpu_has_a_writer() -> None:
+    assert [folder.name for folder in WRITERS] == ["tlm-cpu"]
