@@ -63,6 +63,8 @@ def run(chosen: Any, path: Path, options: argparse.Namespace) -> None:
                 if key_of(row) in done:
                     continue
                 made = run_row(chosen, row)
+                if "first" in made:  # the program stands there
+                    made.pop("winner")
                 about = provenance()
                 add_rows(path, [{**made, "date": about["date"], "commit": about["commit"]}])
                 print(f"{system} {task} {seed}: {made['secs']:.1f} s", flush=True)
@@ -99,8 +101,10 @@ def _entries(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     for row in rows:
         if row["system"] == "stock":
             entries[f"stock/{row['trials']}/0"] = row
+        winner: Any = None
         for n, best in row.get("first", {}).items():
-            entries[f"{row['system']}/{n}/{row['seed']}"] = {**row, "winner": best["winner"]}
+            winner = best.get("winner", winner)
+            entries[f"{row['system']}/{n}/{row['seed']}"] = {**row, "winner": winner}
     return entries
 
 

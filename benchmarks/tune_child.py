@@ -96,12 +96,14 @@ def _proposer(name: str, seed: int, platform: Any) -> Any:
 
 
 def _first(run: Path, batches: list[dict[str, Any]]) -> dict[str, Any]:
-    """The best of the first so many trials, by number of trials: its latency and its program."""
+    """The best of the first so many trials: latency by number of trials, and the program at the
+    number it was best from."""
     from tensorese.records.store import Store
 
     stored = {m.id: m for m in Store.open(run / "store").measurements()}
     tried = [stored[p["measurement"]] for batch in batches for p in batch["proposed"]]
     best: dict[str, Any] = {}
+    before = ""
     for n in FIRST:
         valid = [m for m in tried[:n] if m.latency > 0]
         if n <= len(tried) and valid:
@@ -110,9 +112,11 @@ def _first(run: Path, batches: list[dict[str, Any]]) -> dict[str, Any]:
             winner = {
                 "sketch": {"dialect": sketch.dialect, "body": sketch.body, "slots": sketch.slots},
                 "decisions": fastest.program.decisions,
-                "tail": fastest.program.tail,
+                "tail": "",  # replaying makes it anew
             }
-            best[str(n)] = {"latency": fastest.latency, "winner": winner}
+            best[str(n)] = {"latency": fastest.latency}
+            if fastest.id != before:
+                best[str(n)]["winner"], before = winner, fastest.id
     return best
 
 

@@ -16,7 +16,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, Protocol, Self, cast
+from typing import Any, ClassVar, Protocol, Self, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -119,7 +119,7 @@ class _Layer(nn.Module):
         self.shrink = nn.Linear(4 * config.width, config.width)
         self.drop = nn.Dropout(config.dropout)
 
-    def split(self, x: Tensor, turn: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def split(self, x: Tensor, turn: _Rotation) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values `[..., H, E]`; positions turn the first two."""
         q, k, v = self.qkv(self.first(x)).unflatten(-1, (3, self.heads, -1)).unbind(-3)
         return _turned(q, turn), _turned(k, turn), v
@@ -130,10 +130,14 @@ class _Layer(nn.Module):
         return y
 
 
-def _turned(x: Tensor, turn: Tensor) -> Tensor:
-    """Rotary positions: `turn` is `[..., E/2]` angles, the same for all heads."""
+_Rotation: TypeAlias = tuple[Tensor, Tensor]
+"""Cosine and sine of each position's angles `[..., 1, E/2]`, the same for all heads and layers."""
+
+
+def _turned(x: Tensor, turn: _Rotation) -> Tensor:
+    """Rotary positions."""
     a, b = x.float().chunk(2, -1)
-    cos, sin = turn.cos().unsqueeze(-2), turn.sin().unsqueeze(-2)
+    cos, sin = turn
     return torch.cat([a * cos - b * sin, b * cos + a * sin], -1).to(x.dtype)
 
 
@@ -196,7 +200,7 @@ class TLMNetwork(nn.Module):
     def read(self, prompts: Prompts) -> Cache:
         """Prompts are read both ways: nothing in them is predicted."""
         x = self._words(self.fields, prompts.words_PTF)  # [P, T, D]
-        turn = self._angles(prompts.real_PT.cumsum(1) - 1)
+        turn = self._rotation(prompts.real_PT.cumsum(1) - 1)
         hide = torch.where(prompts.real_PT, 0.0, _MASKED)[:, None, None, :]  # [P, 1, 1, T]
         kept = []
         for layer in self._stack:
@@ -230,7 +234,7 @@ class TLMNetwork(nn.Module):
         causal = torch.ones(steps, steps, dtype=torch.bool, device=x.device).tril()
         hide = torch.where(causal & asked.unsqueeze(-2), 0.0, _MASKED)  # [P, R, S, S]
         position = cache.real_PT.sum(1)[:, None, None] + asked.cumsum(2) - 1
-        turn = self._angles(position)
+        turn = self._rotation(position)
         for layer, prompt in zip(self._stack, cache.prompt, strict=True):
             q, k, v = layer.split(x, turn)
             x = layer.finish(x, _attend(q, (k, v), hide, prompt, cache.real_PT))
@@ -249,7 +253,7 @@ class TLMNetwork(nn.Module):
         x = (self._words(self.fields, words_PRF) + known).unsqueeze(2)  # [P, R, 1, D]
         start = cache.real_PT.sum(1)[:, None]
         count = cache.seen_PRS.sum(2) if cache.said else torch.zeros_like(asked_PR, dtype=torch.int)
-        turn = self._angles((start + count).unsqueeze(2))
+        turn = self._rotation((start + count).unsqueeze(2))
         now = asked_PR.unsqueeze(2)
         seen = torch.cat([cache.seen_PRS, now], 2) if cache.said else now
         hide = torch.where(seen, 0.0, _MASKED).unsqueeze(2)  # [P, R, 1, S]
@@ -275,10 +279,11 @@ class TLMNetwork(nn.Module):
         y: Tensor = table(flat).unflatten(0, words.shape[:-1])
         return y
 
-    def _angles(self, position: Tensor) -> Tensor:
+    def _rotation(self, position: Tensor) -> _Rotation:
         half = self.config.width // self.config.heads // 2
         rate = 1000.0 ** -(torch.arange(half, device=position.device) / half)
-        return position.unsqueeze(-1) * rate
+        angles = (position.unsqueeze(-1) * rate).unsqueeze(-2)
+        return angles.cos(), angles.sin()
 
     def _logits(self, x: Tensor, words: Tensor) -> Tensor:
         logits: Tensor = self.head(self.last(x)).float()
