@@ -101,7 +101,10 @@ def tune(
         )
     announcer = Announcer(callbacks)
     with ExitStack() as stack:
-        if out is not None and (Path(out) / HEAD).exists():  # refused before it waits for anybody
+        # What is refused is so before it waits for anybody.
+        if target != "host":
+            _require_device(Target.parse(target))
+        if out is not None and (Path(out) / HEAD).exists():
             stack.enter_context(claim_run(Path(out)))
         begun += stack.enter_context(alone_on(usable_cores(), share=share, say=announcer.on_note))
         peak = None
@@ -109,7 +112,6 @@ def tune(
             peak = known_peak()  # before any process of ours is busy
             start_early("llvm")  # its TVM comes up beside ours
         parsed = Target.parse(target)
-        _require_device(parsed)
         where = parsed.platform(platform)
         on_cpu = parsed.is_cpu
         if on_cpu and peak is None:
