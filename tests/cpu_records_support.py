@@ -18,6 +18,8 @@ from tensorese.records.nouns import (
     TensorSpec,
     Workload,
 )
+from tensorese.space.decisions import DecisionSpace
+from tensorese.space.slots import Choice, Tile
 
 _TRACE: list[Any] = [
     ["GetSBlock", [], ["matmul", "main"], ["b1"]],
@@ -40,6 +42,17 @@ SKETCH = Sketch(
     body=json.dumps([_TRACE, [[index, None] for index, _ in _SLOTS]]),
     slots=_SLOTS,
 )
+
+
+def cpu_space(m: int, n: int, k: int) -> DecisionSpace:
+    """Of the same sketch."""
+    slots = (
+        Tile(column=0, extent=m, parts=4, limit=64),
+        Tile(column=4, extent=n, parts=4, limit=64),
+        Tile(column=8, extent=k, parts=2, limit=64),
+        Choice(column=10, options=(0, 16, 64, 512), purpose="meta_schedule.unroll_explicit"),
+    )
+    return DecisionSpace(sketch=SKETCH, slots=slots)
 
 
 def cpu_workload(m: int, n: int, k: int) -> Workload:

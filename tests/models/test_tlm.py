@@ -7,7 +7,7 @@ import pytest
 import torch
 from writer_support import micro_writer
 
-from cpu_records_support import SKETCH, cpu_workload
+from cpu_records_support import SKETCH, cpu_space, cpu_workload
 from tensorese.arrays import Ints
 from tensorese.features.sentences import grammar_of
 from tensorese.language.sentence import Grammar
@@ -21,23 +21,11 @@ from tensorese.models.tlm import (
     log_likelihood,
     sized,
 )
-from tensorese.space.decisions import DecisionSpace
 from tensorese.space.decoding import Decoder, SketchDecoder
-from tensorese.space.slots import Choice, Tile
 
 pytestmark = pytest.mark.null
 
 SIZES = ((64, 48, 32), (30, 49, 64))
-
-
-def space(m: int = 64, n: int = 48, k: int = 32) -> DecisionSpace:
-    slots = (
-        Tile(column=0, extent=m, parts=4, limit=64),
-        Tile(column=4, extent=n, parts=4, limit=64),
-        Tile(column=8, extent=k, parts=2, limit=64),
-        Choice(column=10, options=(0, 16, 64, 512), purpose="meta_schedule.unroll_explicit"),
-    )
-    return DecisionSpace(sketch=SKETCH, slots=slots)
 
 
 def grammar(m: int = 64, n: int = 48, k: int = 32) -> Grammar:
@@ -49,7 +37,7 @@ def write(
     model: TLM, sampling: Sampling, n: int = 32, seed: int = 0
 ) -> tuple[list[Ints], np.ndarray[tuple[int, ...], np.dtype[np.float64]]]:
     """Of two tasks side by side."""
-    decoder = Decoder([SketchDecoder(space(*size), grammar(*size), n) for size in SIZES])
+    decoder = Decoder([SketchDecoder(cpu_space(*size), grammar(*size), n) for size in SIZES])
     prompts = [model.prompt(grammar(*size), "toy") for size in SIZES]
     logs = model.write(prompts, decoder, sampling, seed)
     return decoder.rows(), logs
@@ -72,7 +60,7 @@ def test_what_is_written_step_by_step_is_as_likely_as_all_at_once() -> None:
 def test_a_limit_makes_the_rest_likelier() -> None:
     """Parts of 128 may be 64 at most: what remains shares the probability."""
     model, size = micro_writer(), (64, 48, 128)
-    decoder = Decoder([SketchDecoder(space(*size), grammar(*size), 64)])
+    decoder = Decoder([SketchDecoder(cpu_space(*size), grammar(*size), 64)])
     prompt = model.prompt(grammar(*size), "toy")
     logs = model.write([prompt], decoder, Sampling(), 0)[0]
     written = grammar(*size).write(decoder.rows()[0])
@@ -91,7 +79,7 @@ def test_every_row_is_legal_and_the_seed_decides() -> None:
     other, _ = write(model, Sampling(), seed=1)
     assert np.isfinite(logs).all()
     for k, size in enumerate(SIZES):
-        assert space(*size).legal(rows[k]).all()
+        assert cpu_space(*size).legal(rows[k]).all()
         np.testing.assert_array_equal(rows[k], same[k])
         assert (rows[k] != other[k]).any()
 

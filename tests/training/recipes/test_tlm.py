@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cpu_records_support import SKETCH, cpu_measurements, cpu_workload, seconds_of
+from cpu_records_support import cpu_measurements, cpu_space, cpu_workload, seconds_of
 from tensorese.arrays import Ints
 from tensorese.features.programs import DataError, read_programs
 from tensorese.features.sentences import grammar_of
@@ -20,7 +20,7 @@ from tensorese.records.programs import UnmeasuredProgram
 from tensorese.records.store import Store
 from tensorese.space.decisions import DecisionSpace
 from tensorese.space.decoding import Decoder, SketchDecoder
-from tensorese.space.slots import Choice, Tile
+from tensorese.space.slots import Tile
 from tensorese.training.recipes.base import DataSelection, apply_settings, train_model
 from tensorese.training.recipes.tlm import TLMRecipe
 from training_support import NEW, OLD, Killed, cpu_store, kill_after
@@ -38,17 +38,6 @@ def trained(folder: Path, settings: dict[str, str]) -> TLM:
         model = load_model(train_model(recipe, [store], folder / "model").folder)
     assert isinstance(model, TLM)
     return model
-
-
-def space(extents: tuple[int, int, int]) -> DecisionSpace:
-    m, n, k = extents
-    slots = (
-        Tile(column=0, extent=m, parts=4, limit=64),
-        Tile(column=4, extent=n, parts=4, limit=64),
-        Tile(column=8, extent=k, parts=2, limit=64),
-        Choice(column=10, options=(0, 16, 64, 512), purpose="meta_schedule.unroll_explicit"),
-    )
-    return DecisionSpace(sketch=SKETCH, slots=slots)
 
 
 def written(model: TLM, workload: Workload, where: DecisionSpace, n: int = 128) -> Ints:
@@ -69,7 +58,7 @@ def test_what_it_writes_for_an_unseen_task_is_faster_than_chance(
 ) -> None:
     model = trained(tmp_path, {**QUICK, "stage": stage})
     assert model.wish == (FASTEST if stage == "speed" else UNKNOWN)
-    where = space(UNSEEN)
+    where = cpu_space(*UNSEEN)
     rows = written(model, cpu_workload(*UNSEEN), where)
     assert where.legal(rows).all()
     chance = where.sample(128, np.random.default_rng(0))
@@ -78,9 +67,9 @@ def test_what_it_writes_for_an_unseen_task_is_faster_than_chance(
 
 def test_a_wish_for_slow_programs_gets_slower_ones(tmp_path: Path) -> None:
     model = trained(tmp_path, QUICK)
-    fast = written(model, cpu_workload(*UNSEEN), space(UNSEEN))
+    fast = written(model, cpu_workload(*UNSEEN), cpu_space(*UNSEEN))
     model.wish = 4
-    slow = written(model, cpu_workload(*UNSEEN), space(UNSEEN))
+    slow = written(model, cpu_workload(*UNSEEN), cpu_space(*UNSEEN))
     assert mean_log_seconds(fast) < mean_log_seconds(slow) - 0.3
 
 
