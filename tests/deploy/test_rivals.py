@@ -115,3 +115,23 @@ def test_shapes_after_the_file_name_are_no_part_of_it(tmp_path: Path) -> None:
     path.touch()
     assert is_onnx(f"{path}@1x3x8x8") and is_onnx(str(path)) and not is_onnx("zoo:resnet18")
     assert onnx_path(f"{path}@1x3x8x8") == path
+
+
+def test_a_module_that_takes_its_inputs_by_name_has_an_onnx_rival(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    import torch
+
+    from tensorese.workloads.from_torch import exported
+
+    class Named(torch.nn.Module):
+        def forward(self, *, first: Any, second: Any) -> dict[str, Any]:
+            return {"sum": first + second, "less": first - second}
+
+    arrays = [np.full((2, 3), 5.0, np.float32), np.full((2, 3), 3.0, np.float32)]
+    tensors = dict(zip(("first", "second"), map(torch.from_numpy, arrays), strict=True))
+    path = tmp_path / "named.pt2"
+    torch.export.save(exported(Named().eval(), tensors), path)
+    system = System({"kind": "onnxruntime", "model": str(path), "threads": 1}, arrays)
+    total, difference = system.outputs()
+    np.testing.assert_array_equal(total, np.full((2, 3), 8.0))
+    np.testing.assert_array_equal(difference, np.full((2, 3), 2.0))

@@ -216,9 +216,27 @@ def onnx_bytes(model: str, arrays: Sequence[Array]) -> bytes:
     stream: Any = io.BytesIO()
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # deprecations of the exporter that needs no extra package
-        args, kwargs = _nested(module, _tensors(torch, arrays))
-        torch.onnx.export(module, args, stream, kwargs=kwargs, dynamo=False)
+        torch.onnx.export(
+            _positional(torch, module), tuple(_tensors(torch, arrays)), stream, dynamo=False
+        )
     return bytes(stream.getvalue())
+
+
+def _positional(torch: Any, module: Any) -> Any:
+    """Tensors in, tensors out: the exporter hands on no arguments by name, and no classes."""
+
+    class Flat(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = module
+
+        def forward(self, *tensors: Any) -> Any:
+            args, kwargs = _nested(module, tensors)
+            return tuple(torch.utils._pytree.tree_leaves(module(*args, **kwargs)))
+
+    flat = Flat()
+    flat.training = module.training
+    return _settled(flat)
 
 
 def available() -> list[str]:
