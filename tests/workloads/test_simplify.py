@@ -135,3 +135,27 @@ def test_a_causal_mask_is_a_constant() -> None:
     assert worst_error(network, host()) < 1e-5
     (task,) = tasks_of(network, host())
     assert len(task_space(task.module, Target.from_json(host())).sketches) == 3
+
+
+@pytest.mark.parametrize(
+    ("pool", "shape"),
+    [
+        (nn.AvgPool2d(640, ceil_mode=True), (1, 4, 7, 5)),
+        (nn.AvgPool2d((640, 2), ceil_mode=True), (1, 4, 7, 5)),
+        (nn.MaxPool2d(640, ceil_mode=True), (1, 4, 7, 5)),
+        (nn.AvgPool2d(9, ceil_mode=True, padding=1), (1, 4, 7, 7)),
+    ],
+)
+def test_a_window_is_no_larger_than_what_it_reads(pool: nn.Module, shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    network = network_of(pool, torch.randn(shape))
+    assert worst_error(network, host()) < 1e-6
+    windows: list[int] = []
+
+    def look(node: object) -> None:
+        if isinstance(node, relax.Call) and "pool2d" in node.op.name:
+            windows.extend(int(extent) for extent in node.attrs.pool_size)
+
+    relax = import_tvm().relax
+    relax.analysis.post_order_visit(simplify(network.module)["main"], look)
+    assert max(windows) <= 9

@@ -90,6 +90,8 @@ class NetworkRewriter(Affine):
         self.rules: dict[str, Callable[[Any, list[Any]], Any]] = {
             "relax.nn.batch_norm": self.batch_norm,
             "relax.nn.dropout": lambda call, args: relax.Tuple([args[0], args[0]]),
+            "relax.nn.avg_pool2d": self.pool_of_all,
+            "relax.nn.max_pool2d": self.pool_of_all,
             "relax.clip": self.clip,
             "relax.power": self.power,
             "relax.take": self.take,
@@ -188,6 +190,28 @@ class NetworkRewriter(Affine):
         shift = (beta - mean * scale).reshape(aside)
         normed = self.affine(arguments[0], scale.reshape(aside), shift)
         return self.relax.Tuple([normed, arguments[3], arguments[4]])
+
+    def pool_of_all(self, call: Any, arguments: list[Any]) -> Any:
+        """A window larger than its unpadded input reads no more than that (a window of as many
+        rows as there are channels, say); TVM would walk over all of it."""
+        attrs, shape = call.attrs, _shape(call.args[0])
+        extents = [shape[str(attrs.layout).index(axis)] for axis in "HW"]
+        window = [int(extent) for extent in attrs.pool_size]
+        plain = not any(map(int, attrs.padding)) and all(int(d) == 1 for d in attrs.dilation)
+        if not plain or all(map(int.__le__, window, extents)):
+            return None
+        made = self.emit(
+            getattr(self.relax.op.nn, name_of(call).rpartition(".")[2])(
+                arguments[0],
+                pool_size=[min(pair) for pair in zip(window, extents, strict=True)],
+                strides=[int(stride) for stride in attrs.strides],
+                ceil_mode=bool(attrs.ceil_mode),
+                count_include_pad=bool(attrs.count_include_pad),
+                layout=str(attrs.layout),
+                out_layout=str(attrs.out_layout),
+            )
+        )
+        return made if _shape(made) == _shape(call) else None
 
     def add_or_multiply(self, call: Any, arguments: list[Any]) -> Any:
         """Joins a constant term or factor with what is before it: a Caffe scale layer, say."""
