@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument(
         "--work", type=Path, help="Where exported files and runs go; a folder that is removed else."
     )
+    parser.add_argument("--race", action="store_true", help="Only race again what --work holds.")
     options = parser.parse_args()
     machine = machine_name()
     with tempfile.TemporaryDirectory(prefix="tensorese-wild-") as scratch:
