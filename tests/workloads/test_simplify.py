@@ -155,6 +155,7 @@ def test_a_window_is_no_larger_than_what_it_reads(pool: nn.Module, shape: tuple[
     def look(node: object) -> None:
         if isinstance(node, relax.Call) and "pool2d" in node.op.name:
             windows.extend(int(extent) for extent in node.attrs.pool_size)
+            windows.extend(int(stride) for stride in node.attrs.strides)
 
     relax = import_tvm().relax
     relax.analysis.post_order_visit(simplify(network.module)["main"], look)

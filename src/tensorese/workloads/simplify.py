@@ -200,11 +200,16 @@ class NetworkRewriter(Affine):
         plain = not any(map(int, attrs.padding)) and all(int(d) == 1 for d in attrs.dilation)
         if not plain or all(map(int.__le__, window, extents)):
             return None
+        # One window needs no stride; TVM would pad by it where it rounds up.
+        strides = [
+            int(stride) if size < extent else 1
+            for stride, size, extent in zip(attrs.strides, window, extents, strict=True)
+        ]
         made = self.emit(
             getattr(self.relax.op.nn, name_of(call).rpartition(".")[2])(
                 arguments[0],
                 pool_size=[min(pair) for pair in zip(window, extents, strict=True)],
-                strides=[int(stride) for stride in attrs.strides],
+                strides=strides,
                 ceil_mode=bool(attrs.ceil_mode),
                 count_include_pad=bool(attrs.count_include_pad),
                 layout=str(attrs.layout),
