@@ -33,12 +33,12 @@ ROOMS = {
     "search": 4280,
     "space": 3500,
     "training": 3220,
-    "workloads": 5300,
+    "workloads": 5330,
 }
 LINES = {"src": 46_800, "benchmarks": 6_500, "tests": 28_500}
 
 # Bytes; docs without docs/log.
-BYTES = {"benchmarks/results": 4_000_000, "docs": 126_000, "tracked files": 42_000_000}
+BYTES = {"benchmarks/results": 4_300_000, "docs": 128_000, "tracked files": 46_000_000}
 
 
 def tracked(root: Path) -> list[str]:
