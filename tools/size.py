@@ -38,7 +38,7 @@ ROOMS = {
 LINES = {"src": 46_800, "benchmarks": 6_500, "tests": 28_500}
 
 # Bytes; docs without docs/log.
-BYTES = {"benchmarks/results": 4_300_000, "docs": 128_000, "tracked files": 46_000_000}
+BYTES = {"benchmarks/results": 4_300_000, "docs": 130_000, "tracked files": 46_000_000}
 
 
 def tracked(root: Path) -> list[str]:

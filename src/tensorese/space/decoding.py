@@ -11,6 +11,7 @@ Shape legend: n programs of a sketch, E candidate exponents.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -266,13 +267,13 @@ class _Group:
         return any(hole.column + k in self.columns for k in range(hole.parts))
 
 
-class _Rule:
-    def concerns(self, hole: Hole) -> bool:
-        raise NotImplementedError
+class _Rule(ABC):
+    @abstractmethod
+    def concerns(self, hole: Hole) -> bool: ...
 
+    @abstractmethod
     def reachable(self, state: _Open) -> Bools:
         """`[n, E]`."""
-        raise NotImplementedError
 
 
 class _ProductRule(_Rule):
