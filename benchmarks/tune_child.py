@@ -146,8 +146,8 @@ def _summed(phases: list[dict[str, float]]) -> dict[str, float]:
 def stock(module_file: Path, folder: Path, trials: int, seed: int, where: str) -> dict[str, Any]:
     """MetaSchedule as it comes, but with all cores and a build limit that its start-up fits in.
 
-    On CUDA with its plain rules, which are the space ours searches too: what it takes by default
-    is the tensor-core family.
+    On CUDA with its plain rules, which are the space ours searches too (what it takes by default
+    is the tensor-core family), and with copies as asynchronous as ours.
     """
     cores = len(os.sched_getaffinity(0))
     os.environ["TVM_NUM_THREADS"] = str(cores)
@@ -178,7 +178,9 @@ def stock(module_file: Path, folder: Path, trials: int, seed: int, where: str) -
         target=target,
         work_dir=str(folder / "work"),
         max_trials_global=trials,
-        builder=ms.builder.LocalBuilder(timeout_sec=BUILD_SECS),
+        builder=ms.builder.LocalBuilder(
+            timeout_sec=BUILD_SECS, f_build=_with_async_copies if where == "cuda" else None
+        ),
         space=_plain_cuda(ms) if where == "cuda" else "post-order-apply",
         cost_model="xgb",
         measure_callbacks=callbacks,
@@ -194,6 +196,19 @@ def stock(module_file: Path, folder: Path, trials: int, seed: int, where: str) -
         "curve": [[secs, n, best if best < 1e9 else None] for secs, n, best in curve],
         "measured": curve[-1][1] if curve else 0,
     }
+
+
+def _with_async_copies(module: Any, target: Any, _params: Any) -> Any:
+    """In a build worker of stock's: its own build, under the settings that ours has."""
+    import tvm
+    from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
+
+    from tensorese.lowering import keep_copies_of_threads, pass_config
+
+    keep_copies_of_threads(tvm)
+    module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(module)
+    with target, tvm.transform.PassContext(opt_level=3, config=pass_config("cuda")):
+        return tvm.build(module, target=target)
 
 
 def _plain_cuda(ms: Any) -> Any:

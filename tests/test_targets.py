@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tensorese.errors import TargetError
-from tensorese.targets import Target, _caches, host_cpu
+from tensorese.targets import Target, _caches, _short_name, host_cpu
 
 pytestmark = pytest.mark.tvm
 
@@ -82,6 +82,27 @@ def test_platforms_are_named_after_the_hardware_unless_the_user_names_them() -> 
     assert target.platform().target == target.to_json()
     assert target.platform("lab-epyc").name == "lab-epyc"
     assert Target(kind="cuda", arch="sm_90").platform().name == "cuda-sm_90"
+
+
+@pytest.mark.parametrize(
+    ("says", "name"),
+    [
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA H200 NVL", "h200"),
+        ("Tesla V100-SXM2-16GB", "v100"),
+        ("NVIDIA GeForce RTX 4090", "rtx4090"),
+        ("NVIDIA Quadro of Tomorrow", ""),
+    ],
+)
+def test_a_gpu_has_the_name_its_driver_says(says: str, name: str) -> None:
+    assert _short_name(says) == name
+
+
+def test_a_named_gpu_is_a_platform_of_that_name_and_the_same_target() -> None:
+    named = Target.parse("cuda:h200")
+    assert named.platform().name == "h200" and named.platform("lab").name == "lab"
+    again = Target.from_json(named.to_json())
+    assert again == named and again.platform().name == "cuda-sm_90"
 
 
 def test_caches_are_read_in_bytes(tmp_path: Path) -> None:

@@ -156,7 +156,8 @@ def tune(
             return run
         limit = config.limit_secs
         until = None if limit is None else begun + limit - run.earlier
-        return dataclasses.replace(run, certificate=build(run.path, announcer.on_note, until))
+        certificate = build(run.path, announcer.on_note, until, network=network)
+        return dataclasses.replace(run, certificate=certificate)
 
 
 def _tune_instantly(

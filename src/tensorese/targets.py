@@ -11,13 +11,13 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tensorese.errors import TargetError, did_you_mean
 from tensorese.records.nouns import Platform, canonical_json
-from tensorese.tvm_env import import_tvm
+from tensorese.tvm_env import import_tvm, lacks_cuda_runtime
 
 # TVM reads a bare `cuda` on a machine without a GPU as sm_50: the limits are stated here instead.
 _CUDA_LIMITS = {
@@ -55,6 +55,8 @@ class Target:
     """That a CPU's programs use; 0 where it is not stated."""
     attributes: tuple[tuple[str, Any], ...] = ()
     """Further attributes of a TVM target, by name."""
+    device: str = field(default="", compare=False)
+    """A GPU's name where the user or its driver said it, `h200`; no part of what is compiled."""
 
     @classmethod
     def parse(cls, text: str, *, cores: int | None = None) -> Target:
@@ -63,7 +65,8 @@ class Target:
         `host` takes its CPU from LLVM and its cores from this process; `cuda` and `cuda:NAME` take
         limits from a table, so that a CUDA space can be built on a machine without a GPU.
         """
-        spec = _expand(text, cores)
+        device = _cuda_device(text.strip())
+        spec = _expand(text, cores, device)
         if spec.get("kind") == "llvm":
             spec.setdefault("num-cores", cores or len(usable_cores()))
         tvm = import_tvm()  # a target is checked without its intrinsics, which take half a minute
@@ -72,7 +75,7 @@ class Target:
         except (ValueError, TypeError, AttributeError) as error:
             raise TargetError(_explain(spec, str(error))) from None
         _check_llvm_cpu(tvm, spec)
-        return cls.from_dict(spec)
+        return replace(cls.from_dict(spec), device=device)
 
     @classmethod
     def from_json(cls, text: str) -> Target:
@@ -112,7 +115,8 @@ class Target:
         """Named after the hardware, e.g. `emeraldrapids-2c`, unless the user names it."""
         if not name and self.is_cpu:
             name = f"{self.mcpu or 'cpu'}-{self.cores or 1}c"
-        return Platform(name=name or f"{self.kind}-{self.arch or 'device'}", target=self.to_json())
+        name = name or self.device or f"{self.kind}-{self.arch or 'device'}"
+        return Platform(name=name, target=self.to_json())
 
 
 _FIELDS = {"mcpu": "mcpu", "arch": "arch", "num-cores": "cores"}
@@ -182,12 +186,13 @@ def _llvm_cpu() -> str:
     return str(tvm.target.codegen.llvm_get_system_cpu())
 
 
-def _expand(text: str, cores: int | None) -> dict[str, Any]:
+def _expand(text: str, cores: int | None, device: str) -> dict[str, Any]:
     name = text.strip()
     if name in ("host", "llvm"):
         return {"kind": "llvm", "mcpu": _llvm_cpu(), "num-cores": cores or len(usable_cores())}
     if name == "cuda" or name.startswith("cuda:"):
-        return {"kind": "cuda", "arch": _cuda_arch(name), **_CUDA_LIMITS}
+        arch = CUDA_DEVICES[device] if device in CUDA_DEVICES else _arch_here()
+        return {"kind": "cuda", "arch": arch, **_CUDA_LIMITS}
     if not name.startswith("{"):
         raise TargetError(
             "a target must be 'host', 'cuda', 'cuda:DEVICE' or a JSON object with a 'kind', "
@@ -202,24 +207,38 @@ def _expand(text: str, cores: int | None) -> dict[str, Any]:
     return spec
 
 
-def _cuda_arch(name: str) -> str:
-    _, _, device = name.partition(":")
-    if device:
-        key = device.lower().replace("-", "").replace("_", "")
-        if key not in CUDA_DEVICES:
-            raise TargetError(
-                f"unknown CUDA device {device!r}{did_you_mean(key, CUDA_DEVICES)}; "
-                f"known: {', '.join(CUDA_DEVICES)}; or give a JSON target with an 'arch'"
-            )
-        return CUDA_DEVICES[key]
-    tvm = import_tvm()
-    device_handle = tvm.cuda(0)
-    if not device_handle.exist:
+def _cuda_device(text: str) -> str:
+    """The name after `cuda:`, or what a plain `cuda` finds here; empty for other targets."""
+    kind, _, named = text.partition(":")
+    if kind != "cuda":
+        return ""
+    if not named:
+        here = import_tvm().cuda(0)
+        return _short_name(str(here.device_name)) if here.exist else ""
+    key = named.lower().replace("-", "").replace("_", "")
+    if key not in CUDA_DEVICES:
+        raise TargetError(
+            f"unknown CUDA device {named!r}{did_you_mean(key, CUDA_DEVICES)}; "
+            f"known: {', '.join(CUDA_DEVICES)}; or give a JSON target with an 'arch'"
+        )
+    return key
+
+
+def _short_name(driver_says: str) -> str:
+    """`h200` of `NVIDIA H200`; empty for a GPU that the table lacks."""
+    words = re.split(r"[^a-z0-9]+", driver_says.lower())
+    runs = {"".join(words[i : i + n]) for i in range(len(words)) for n in (1, 2, 3)}
+    return max(runs & CUDA_DEVICES.keys(), key=len, default="")
+
+
+def _arch_here() -> str:
+    here = import_tvm().cuda(0)
+    if not here.exist:
         raise TargetError(
             "target 'cuda' needs a CUDA device on this machine, but none was found; "
-            "name the device to compile for, e.g. cuda:h200"
+            f"{lacks_cuda_runtime() or 'name the device to compile for, e.g. cuda:h200'}"
         )
-    return "sm_" + str(device_handle.compute_version).replace(".", "")
+    return "sm_" + str(here.compute_version).replace(".", "")
 
 
 def _explain(spec: dict[str, Any], message: str) -> str:

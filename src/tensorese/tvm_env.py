@@ -7,18 +7,22 @@ intrinsics of every backend (20 s) even for `llvm`. All three are settled here, 
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import sys
 import types
+from pathlib import Path
 from typing import Any
 
 from tensorese import __version__, lowering
 from tensorese.errors import TensoreseError
 
 FIRST_BAD_FFI = (0, 1, 15)
+CUDA_RUNTIME = "libcudart.so.13"  # that the wheel's CUDA runtime is linked with
 FFI_REMEDY = "pip install 'apache-tvm-ffi>=0.1.14.post0,<0.1.15'"
 
 # Packages of `tvm.s_tir.tensor_intrin`, by the target kind that tensorizes with them.
@@ -65,6 +69,8 @@ def import_tvm(kind: str = "llvm") -> Any:
     torch is hidden during the import alone: a process that wants both imports it afterwards.
     """
     check_pair()
+    if "tvm" not in sys.modules:
+        _load_cuda_runtime()
     hide_torch = "tvm" not in sys.modules and "torch" not in sys.modules
     if hide_torch:
         sys.modules["torch"] = None  # type: ignore[assignment]
@@ -78,6 +84,30 @@ def import_tvm(kind: str = "llvm") -> Any:
         lowering.register(tvm)
     _stub_foreign_intrinsics(kind)
     return tvm
+
+
+def _load_cuda_runtime() -> None:
+    """pip puts it where no loader looks; TVM without it sees no GPU and says nothing."""
+    nvidia = importlib.util.find_spec("nvidia")
+    for folder in (nvidia.submodule_search_locations or []) if nvidia else []:
+        for library in Path(folder).glob(f"cu*/lib/{CUDA_RUNTIME}"):
+            _loads(str(library))
+
+
+def lacks_cuda_runtime() -> str:
+    """What to do where there is a driver, but not the runtime that TVM needs; else empty."""
+    if not _loads("libcuda.so.1") or _loads(CUDA_RUNTIME):
+        return ""
+    remedy = "pip install 'nvidia-cuda-runtime>=13,<14'"
+    return f"TVM needs {CUDA_RUNTIME} beside the driver; run: {remedy}"
+
+
+def _loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        return False
+    return True
 
 
 def _stub_foreign_intrinsics(kind: str) -> None:
@@ -111,8 +141,8 @@ def toolchain_of(kind: str) -> dict[str, str]:
         "llvm": str(tvm.target.codegen.llvm_version_major()),
         "python": platform.python_version(),
     }
-    if kind == "llvm":
-        versions["lowering"] = lowering.VERSION
+    if kind in lowering.VERSIONS:
+        versions["lowering"] = lowering.VERSIONS[kind]
     if kind == "cuda":
         versions["cuda"] = str(tvm.support.libinfo().get("CUDA_VERSION", ""))
     return versions

@@ -99,3 +99,18 @@ def test_a_program_that_was_not_timed_promises_nothing() -> None:
     assert (row["promised"], row["origin"]) == (None, "evolution:x")
     (cause, *_) = explain(0.1, [row], run)["causes"]
     assert cause == "conv_tuned has a program that was not timed: 100 ms"
+
+
+def test_on_a_gpu_what_its_own_clock_leaves_is_asking_and_waiting() -> None:
+    run = run_with(c=1e-3)
+    rows = kernel_rows([{"kernel": "conv_tuned", "secs": 2e-3, "calls": 2}], applied(), run)
+    found = explain(3e-3, rows, run, 2.1e-3)
+    assert found["between_kernels"] == pytest.approx(1e-4)
+    assert found["asking_and_waiting"] == pytest.approx(9e-4)
+    assert found["causes"][0] == "asking the GPU and waiting: 0.9 ms"
+
+
+def test_kernels_that_nobody_could_watch_are_not_said_to_take_nothing() -> None:
+    found = explain(3e-3, [], run_with(c=1e-3), 2.1e-3)
+    assert found["kernels_in_place"] is None and found["between_kernels"] is None
+    assert found["device"] == pytest.approx(2.1e-3)

@@ -130,3 +130,62 @@ def test_without_the_bindings_nothing_changes(
     monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
     nvrtc.install()
     assert compiled(source) == b"as before"
+
+
+def two_kernels() -> Any:
+    """As a network's module has them on their way to the device."""
+    tvm = import_tvm()
+    from tensorese.measure.build_worker import sentinel_module
+
+    one = sentinel_module("cuda")["main"]
+    other = one.with_attr("global_symbol", "other")
+    return tvm.IRModule({"main": one, "other": other})
+
+
+def test_every_kernel_of_a_network_is_a_module_of_its_own(
+    compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tvm = import_tvm()
+    asked: list[tuple[list[str], int]] = []
+
+    def compile_all(sources: Any, processes: int) -> dict[str, bytes]:
+        asked.append((list(sources), processes))
+        return {asked[0][0][0]: b"side by side"}
+
+    monkeypatch.setattr(nvrtc, "_compiled", compile_all)
+    stock = tvm_ffi.get_global_func(nvrtc._BUILD)
+
+    def build(module: Any, target: Any) -> Any:
+        """As TVM's does where it has a CUDA runtime."""
+        made = stock(module, target)
+        tvm_ffi.get_global_func(nvrtc._CALLBACK)(made.inspect_source())
+        return made
+
+    tvm_ffi.register_global_func(nvrtc._BUILD, build, override=True)
+    try:
+        with tvm.target.Target(TARGET) as target, nvrtc.side_by_side(4):
+            library = tvm.build(two_kernels(), target=target)
+    finally:
+        tvm_ffi.register_global_func(nvrtc._BUILD, stock, override=True)
+    ((sources, processes),) = asked
+    assert processes == 4 and len(sources) == 2 and sources[0] != sources[1]
+    assert len(library.imports[0].imports) == 1
+    (again,) = compiler.compiled  # what was compiled side by side is not compiled again
+    assert again[0] == nvrtc.without_headers(sources[1])
+
+
+def test_a_process_compiles_its_share_of_the_files(
+    compiler: Compiler, source: str, tmp_path: Any
+) -> None:
+    (tmp_path / "good.cu").write_text(source)
+    (tmp_path / "bad.cu").write_text(source + "refuse")
+    files = [str(tmp_path / "bad.cu"), str(tmp_path / "good.cu")]
+    nvrtc.main(["--gpu-architecture=sm_90", "--", *files])
+    assert (tmp_path / "good.cubin").read_bytes() == b"ours"
+    assert not (tmp_path / "bad.cubin").exists()
+    assert compiler.compiled[0][1] == [b"--gpu-architecture=sm_90"]
+
+
+def test_without_nvrtc_nothing_is_compiled_beforehand(source: str) -> None:
+    with import_tvm().target.Target(TARGET):
+        assert nvrtc._compiled([source], 2) == {}

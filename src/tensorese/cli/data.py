@@ -123,6 +123,9 @@ def info(store: Path, as_json: bool) -> None:
             f"  {name}: {counts['measurements']:,} measurements ({counts['valid']:,} valid), "
             f"{counts['tasks']:,} tasks" + (f"; {failures}" if failures else "")
         )
+        if len(counts["lowering"]) > 1:
+            each = ", ".join(f"{n:,} by {v or 'none'}" for v, n in counts["lowering"].items())
+            click.echo(f"    compiled by several versions of `lowering`: {each}")
     for problem in facts["problems"]:
         click.echo(f"  problem: {problem}")
 

@@ -11,12 +11,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
 from tensorese.deploy.arrays import Array, store_arrays, stored_arrays
 from tensorese.deploy.errors import DeployError
+from tensorese.targets import usable_cores
 
 _SLOW = 2.0  # seconds of a first run, after which one sample has to do
 _FEWEST_ROUNDS, _MOST_ROUNDS = 2, 20  # where a time limit says how many
@@ -26,11 +28,13 @@ _REST = 0.3  # seconds for the last system's idle threads to stop spinning: TVM'
 class Contender:
     """A child process with one system in it."""
 
-    def __init__(self, name: str, scratch: Path) -> None:
+    def __init__(self, name: str, scratch: Path, kind: str, *, warm: bool = False) -> None:
+        """A `warm` one has TVM, torch and the GPU ready when it is asked to load something."""
         self.name = name
+        self.kind = kind
         self._log = (scratch / f"{name}.log").open("w+")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tensorese.deploy.worker"],
+            [sys.executable, "-m", "tensorese.deploy.worker", *(["warm"] if warm else [])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -98,22 +102,30 @@ def _environment() -> dict[str, str]:
 class Arena(AbstractContextManager["Arena"]):
     """The systems of one comparison on the same inputs; use as a context manager.
 
-    All are timed on the first of `inputs`.
+    All are timed on the first of `inputs`. The `early` run in processes that are there already.
     """
 
-    def __init__(self, scratch: Path, inputs: Sequence[list[Array]], threads: int) -> None:
+    def __init__(
+        self,
+        scratch: Path,
+        inputs: Sequence[list[Array]],
+        threads: int,
+        early: Sequence[Contender] = (),
+    ) -> None:
         self.scratch = scratch
         self.threads = threads
         self.contenders: dict[str, Contender] = {}
         self.absent: dict[str, str] = {}
         """Why an optional system takes no part."""
         self.first: dict[str, float] = {}
+        self._early = {one.name: one for one in early}
         self._inputs = [scratch / f"inputs{at}.npz" for at in range(len(inputs))]
         for path, arrays in zip(self._inputs, inputs, strict=True):
             store_arrays(path, "in", arrays)
 
     def add(self, name: str, spec: Mapping[str, Any], *, optional: bool = False) -> None:
-        contender = Contender(name, self.scratch)
+        contender = self._early.pop(name, None)
+        contender = contender or Contender(name, self.scratch, str(spec["kind"]))
         base = {"op": "load", "inputs": str(self._inputs[0]), "threads": self.threads}
         try:
             contender.ask({**base, **spec})
@@ -124,6 +136,13 @@ class Arena(AbstractContextManager["Arena"]):
             self.absent[name] = str(error)
             return
         self.contenders[name] = contender
+
+    def add_rivals(self, specs: Mapping[str, Mapping[str, Any]]) -> None:
+        """In their order; several load at once, because some compile for a minute."""
+        with ThreadPoolExecutor(len(usable_cores())) as pool:
+            list(pool.map(lambda one: self.add(one[0], one[1], optional=True), specs.items()))
+        order = [*(name for name in self.contenders if name not in specs), *specs]
+        self.contenders = {n: self.contenders[n] for n in order if n in self.contenders}
 
     @property
     def processes(self) -> list[int]:
@@ -149,6 +168,11 @@ class Arena(AbstractContextManager["Arena"]):
         secs = float(self.contenders[name].ask(message)["secs"])
         self.first.setdefault(name, secs)
         return stored_arrays(path, "out")
+
+    def inside(self, name: str, runs: int) -> dict[str, Any]:
+        """Where the time of a library goes."""
+        message = {"op": "profile", "runs": runs, "inputs": str(self._inputs[0])}
+        return self.contenders[name].ask(message)
 
     def values(self, name: str, at: int = 0) -> list[tuple[str, Array]]:
         """What each kernel of a library wrote, in order."""
@@ -187,9 +211,10 @@ class Arena(AbstractContextManager["Arena"]):
         return {name: summary(samples[name]) for name in self.contenders}
 
     def __exit__(self, *_error: object) -> None:
-        for contender in self.contenders.values():
+        everyone = [*self.contenders.values(), *self._early.values()]
+        for contender in everyone:
             contender.end()  # all at once: each takes half a second to unload its libraries
-        for contender in self.contenders.values():
+        for contender in everyone:
             contender.close()
 
 

@@ -6,10 +6,11 @@ import os
 from typing import Any
 
 from tensorese.deploy.build import build_library
-from tensorese.deploy.compile import Step, Timing, make_arena, measure, prepare_run
+from tensorese.deploy.compile import Step, Timing, make_arena, measure, prepare_run, rivals_of
 from tensorese.deploy.errors import DeployError
 from tensorese.deploy.folder import read_run
 from tensorese.deploy.library import load
+from tensorese.deploy.verify import compare_rivals
 from tensorese.records.run_folder import BENCH, write_object
 from tensorese.scratch import Scratch
 
@@ -19,12 +20,13 @@ def bench_run(
     *,
     on_step: Step = lambda _: None,
     timing: Timing | None = None,
-    untuned: bool = True,
+    untuned: bool | None = None,
     unpacked: bool = False,
 ) -> dict[str, Any]:
     """Latencies of the shipped library and its rivals; also written to `bench.json`.
 
-    `unpacked` adds the same programs on weights left in the network's own order.
+    `untuned` adds the network without our programs (by default on a CPU), `unpacked` the same
+    programs on weights left in the network's own order.
     """
     tuned_run = read_run(run)
     if not os.access(tuned_run.path, os.W_OK):
@@ -36,7 +38,7 @@ def bench_run(
     with Scratch("tensorese-bench-") as scratch:
         built = prepare_run(tuned_run, on_step)
         libraries = {"tuned": tuned_run.library}
-        if untuned:
+        if untuned or (untuned is None and tuned_run.kind == "llvm"):
             libraries["untuned"] = scratch / "untuned.so"
             on_step("compiling the untuned network")
             build_library(built.direct, tuned_run.target, libraries["untuned"])
@@ -45,9 +47,10 @@ def bench_run(
             on_step("compiling without packed weights")
             module = prepare_run(tuned_run, lambda _: None, prepack=False).applied.module
             build_library(module, tuned_run.target, libraries["unpacked"])
-        with make_arena(built, scratch, libraries) as arena:
-            for one in arena.contenders:
-                arena.outputs(one)
+        rivals = rivals_of(tuned_run, every=True)
+        on_step(f"loading {', '.join(rivals) or 'it'}")
+        with make_arena(built, scratch, libraries, rivals=rivals) as arena:
+            compare_rivals(built, arena)
             on_step(f"timing {', '.join(arena.contenders)}")
             result = measure(built, arena, timing or Timing())
     result |= {"model": tuned_run.model, "network": tuned_run.network, "target": tuned_run.target}

@@ -6,30 +6,37 @@ import hashlib
 import importlib
 import json
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from tensorese.deploy.errors import DeployError
+from tensorese.lowering import pass_config
+from tensorese.measure import nvrtc
+from tensorese.targets import usable_cores
 from tensorese.tvm_env import import_tvm
 
 
-def build_library(module: Any, target: str, path: Path) -> None:
+def build_library(module: Any, target: str, path: Path, *, graphs: bool = False) -> None:
     """Compiles and links `module`; weights travel inside the library.
 
-    The library is complete: stock TVM loads it without this package.
+    The library is complete: stock TVM loads it without this package. With `graphs` a GPU gets all
+    but the kernels that touch inputs and outputs as one CUDA graph.
     """
     spec = json.loads(target)
     tvm = import_tvm(spec["kind"])
     parsed = tvm.target.Target(spec)
-    config = {"tirx.disable_assert": True}  # the machine checks the arguments of `main` itself
-    with parsed, tvm.transform.PassContext(opt_level=3, config=config):
+    config = {**pass_config(spec["kind"]), "relax.backend.use_cuda_graph": graphs}
+    on_cuda = spec["kind"] == "cuda"
+    kernels = nvrtc.side_by_side(len(usable_cores())) if on_cuda else nullcontext()
+    with parsed, tvm.transform.PassContext(opt_level=3, config=config), kernels:
         if spec["kind"] != "llvm":
             module = with_default_gpu_schedules(tvm, module)
-        executable = tvm.relax.build(module, parsed, relax_pipeline=lowering(tvm))
+        executable = tvm.relax.build(module, parsed, relax_pipeline=lowering(tvm, graphs=graphs))
     _export(executable, path)
 
 
-def lowering(tvm: Any) -> Any:
+def lowering(tvm: Any, *, graphs: bool = False) -> Any:
     """TVM's own way from calls of kernels to the machine's instructions, less the graph passes.
 
     `prepare` has done those; doing them again could fuse across the tasks that were tuned.
@@ -42,6 +49,7 @@ def lowering(tvm: Any) -> Any:
             transform.RemovePurityChecking(),
             transform.CallTIRRewrite(),
             transform.StaticPlanBlockMemory(),
+            *([transform.RewriteCUDAGraph()] if graphs else []),
             transform.LowerAllocTensor(),
             transform.KillAfterLastUse(),
             transform.LowerRuntimeBuiltin(),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tensorese.deploy.apply import Applied, apply_programs, kernels_of, normalised
+from tensorese.deploy.build import build_library
 from tensorese.deploy.folder import TunedRun
 from tensorese.deploy.library import Argument, Signature
 from tensorese.workloads import prepare
@@ -27,6 +28,14 @@ class Built:
     applied: Applied
     packed: bool = True
     """Whether constant weights are in the order the programs chose."""
+    graphs: bool = False
+    """Whether a GPU gets the library's kernels as one CUDA graph."""
+
+    def build(self, path: Path) -> Path:
+        """The tuned library."""
+        target = self.run.target
+        build_library(self.applied.module, target, path, graphs=self.graphs)
+        return path
 
     def without(self, workload: str) -> Built:
         """The same with one task's kernels untuned."""

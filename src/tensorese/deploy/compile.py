@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tensorese.deploy import torch_cuda
 from tensorese.deploy.apply import apply_programs
-from tensorese.deploy.arena import Arena
+from tensorese.deploy.arena import Arena, Contender
 from tensorese.deploy.build import build_library, sha256
 from tensorese.deploy.built import Built
 from tensorese.deploy.database import write_database
@@ -72,18 +74,23 @@ def compile_run(
         claim_run(tuned_run.path),
         Scratch("tensorese-compile-") as scratch,
     ):
+        measured = timed and not elsewhere
+        early = []
+        if measured and tuned_run.kind == "cuda":  # the GPU's process comes up meanwhile
+            early = [Contender("tuned", scratch, "library", warm=True)]
         built = prepare_run(tuned_run, on_step, prepack=prepack, network=network)
         tuned = scratch / "tuned.so"
-        if elsewhere or not timed:
+        if not measured:
             tuned, certificate = _untimed(built, tuned, elsewhere, on_step)
             certificate["seconds"] = time.monotonic() - started
             _ship(built, tuned, certificate)
             return certificate
         on_step(f"compiling {len(built.applied.tuned)} tuned kernels")
-        build_library(built.applied.module, tuned_run.target, tuned)
-        build_library(built.direct, tuned_run.target, scratch / "untuned.so")
-        libraries = {"tuned": tuned, "untuned": scratch / "untuned.so"}
-        with make_arena(built, scratch, libraries, until) as arena:
+        libraries = {"tuned": built.build(tuned)}
+        if tuned_run.kind == "llvm":  # on a GPU it takes as long as ours and tells little
+            libraries["untuned"] = scratch / "untuned.so"
+            build_library(built.direct, tuned_run.target, libraries["untuned"])
+        with make_arena(built, scratch, libraries, until, early=early) as arena:
             on_step("verifying outputs")
             built, tuned, checks = _verified(built, arena, tuned, on_step)
             certificate = _certificate(built, tuned) | {"verification": checks}
@@ -104,14 +111,14 @@ def _untimed(
     run, kernels = built.run, len(built.applied.tuned)
     if elsewhere:
         on_step(f"compiling {kernels} kernels; they are not verified: {elsewhere}")
-        build_library(built.applied.module, run.target, library)
+        built.build(library)
         skipped = {"against": {}, "replaced": {}, "skipped": elsewhere}
         return library, _certificate(built, library) | {"verification": skipped}
     with Arena(library.parent, inputs_of(built), Target.from_json(run.target).threads) as arena:
         with ThreadPoolExecutor(1) as pool:
             loading = pool.submit(_add_source, arena, run)
             on_step(f"compiling {kernels} kernels")
-            build_library(built.applied.module, run.target, library)
+            built.build(library)
             loading.result()
         if not arena.contenders and run.kind == "llvm":
             untuned = library.with_name("untuned.so")
@@ -137,20 +144,31 @@ def source_of(model: str) -> str:
 def _verified(
     built: Built, arena: Arena, library: Path, on_step: Step
 ) -> tuple[Built, Path, dict[str, Any]]:
-    """The library with every kernel that fails replaced by its untuned form, and the checks."""
+    """The library with every kernel that fails replaced by its untuned form, and the checks.
+
+    One that fails as a CUDA graph is tried kernel by kernel, which alone can tell who is to blame.
+    """
     replaced: dict[str, dict[str, Any]] = {}
-    while True:
+    graphs, why_not = built.graphs, ""
+    for attempt in itertools.count(1):
         try:
-            checks = verify(built, arena)
-            return built, library, {**checks, "replaced": replaced}
+            checks = verify(built, arena) | {"replaced": replaced}
+            if graphs:
+                checks["cuda_graph"] = {"used": built.graphs, "why_not": why_not}
+            return built, library, checks
         except WrongKernel as wrong:
             name = built.run.best[wrong.workload].name
             replaced[wrong.workload] = {"name": name, "error": wrong.error, "why": str(wrong)}
             on_step(f"{wrong}; {name} is replaced by its untuned form")
-            built = built.without(wrong.workload)
-            library = library.with_name(f"tuned{len(replaced)}.so")
-            build_library(built.applied.module, built.run.target, library)
-            arena.swap("tuned", built.contender(library))
+            built, why_not = replace(built.without(wrong.workload), graphs=graphs), ""
+        except DeployError as error:
+            if not built.graphs:
+                raise
+            built, why_not = replace(built, graphs=False), str(error)
+            on_step(f"the network fails as a CUDA graph, so it is built without: {error}")
+        library = built.build(library.with_name(f"tuned{attempt}.so"))
+        arena.swap("tuned", built.contender(library))
+    raise AssertionError("the loop ends by returning or raising")
 
 
 def prepare_run(
@@ -168,32 +186,54 @@ def prepare_run(
             f"every tuned task must be in {run.model}, but {len(unknown)} of {len(run.best)} are "
             f"not ({min(unknown)}); was the model file changed? tune into a new folder"
         )
-    packed = prepack and run.prepack
-    return Built(run=run, network=network, prepared=prepared, applied=applied, packed=packed)
+    return Built(
+        run=run,
+        network=network,
+        prepared=prepared,
+        applied=applied,
+        packed=prepack and run.prepack,
+        graphs=run.kind == "cuda",
+    )
 
 
 def make_arena(
-    built: Built, scratch: Path, libraries: Mapping[str, Path], until: float | None = None
+    built: Built,
+    scratch: Path,
+    libraries: Mapping[str, Path],
+    until: float | None = None,
+    *,
+    rivals: Mapping[str, Mapping[str, Any]] | None = None,
+    early: Sequence[Contender] = (),
 ) -> Arena:
-    """Our libraries and whatever else can run the model here, loaded and ready.
+    """Our libraries and whatever else can run the model here (or `rivals`), loaded and ready.
 
     The source always checks whether outputs are right; a rival needs time before `until`.
     """
     run = built.run
     source = source_of(run.model)
-    arena = Arena(scratch, inputs_of(built), Target.from_json(run.target).threads)
+    rivals = rivals_of(run) if rivals is None else rivals
+    arena = Arena(scratch, inputs_of(built), Target.from_json(run.target).threads, early)
     try:
         for name, path in libraries.items():
             arena.add(name, built.contender(path))
-        for name in available() if run.kind == "llvm" else []:
+        for name in list(rivals):
             if name != source and until is not None and time.monotonic() > until - _FOR_A_RIVAL:
                 arena.absent[name] = "left out: no time was left for it"
-                continue
-            arena.add(name, {"kind": name, "model": run.model}, optional=True)
+        arena.add_rivals({n: spec for n, spec in rivals.items() if n not in arena.absent})
     except BaseException:
         arena.__exit__()
         raise
     return arena
+
+
+def rivals_of(run: TunedRun, *, every: bool = False) -> dict[str, dict[str, Any]]:
+    """The other systems for this model, by name; on a GPU `every` way of running torch or one."""
+    if run.kind == "llvm":
+        return {name: {"kind": name, "model": run.model} for name in available()}
+    if run.kind != "cuda":
+        return {}
+    ways = [way for way in torch_cuda.rivals() if every or way == torch_cuda.PLAIN]
+    return {way.name: way.spec(run.model) for way in ways}
 
 
 def measure(
@@ -204,16 +244,17 @@ def measure(
     ends = None if until is None else until - _AFTER - PROFILE_RUNS * arena.first["tuned"]
     latency = arena.time(timing.rounds, timing.secs, until=ends)
     disturbed = others(before, read_clocks(arena.processes)) + unsteady(latency)
-    reply = arena.contenders["tuned"].ask({"op": "profile", "runs": PROFILE_RUNS})
-    rows = kernel_rows(reply["kernels"], built.applied, built.run)
+    inside = arena.inside("tuned", PROFILE_RUNS)
+    rows = kernel_rows(inside["kernels"], built.applied, built.run)
     end_to_end = float(latency["tuned"]["latency"])
     return {
         "latency": latency,
         "disturbed": disturbed + slowed(rows),
         "absent": dict(arena.absent),
         "threads": arena.threads,
-        "explanation": explain(end_to_end, rows, built.run),
+        "explanation": explain(end_to_end, rows, built.run, inside.get("device")),
         "kernels": rows,
+        **({"from_host": inside["from_host"]} if "from_host" in inside else {}),
     }
 
 

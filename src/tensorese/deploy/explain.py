@@ -43,24 +43,38 @@ def kernel_rows(
     return rows
 
 
-def explain(latency: float, rows: Sequence[Mapping[str, Any]], run: TunedRun) -> dict[str, Any]:
-    """The gap to the sum of tasks and, where it is over a tenth, its largest parts in words."""
+def explain(
+    latency: float,
+    rows: Sequence[Mapping[str, Any]],
+    run: TunedRun,
+    device: float | None = None,
+) -> dict[str, Any]:
+    """The gap to the sum of tasks and, where it is over a tenth, its largest parts in words.
+
+    `device` are a GPU's own seconds of a call; what they leave is asking for it and waiting.
+    """
     promised = sum_of_tasks(run)
     gap = latency / promised - 1 if promised else None
     inside = sum(float(row["secs"]) for row in rows)
+    between = (latency if device is None else device) - inside
+    watched = bool(rows) or device is None
     explanation: dict[str, Any] = {
         "sum_of_tasks": promised or None,
         "gap": gap,
-        "kernels_in_place": inside,
-        "between_kernels": latency - inside,
+        "kernels_in_place": inside if watched else None,
+        "between_kernels": between if watched else None,
         "causes": [],
     }
+    if device is not None:
+        explanation |= {"device": device, "asking_and_waiting": latency - device}
     if gap is None or abs(gap) > GAP:
-        explanation["causes"] = _causes(latency, rows, latency - inside)
+        explanation["causes"] = _causes(latency, rows, between if watched else 0.0, device)
     return explanation
 
 
-def _causes(latency: float, rows: Sequence[Mapping[str, Any]], between: float) -> list[str]:
+def _causes(
+    latency: float, rows: Sequence[Mapping[str, Any]], between: float, device: float | None
+) -> list[str]:
     untuned = [row for row in rows if row["promised"] is None]
     tuned = [row for row in rows if row["promised"] is not None]
     parts: list[tuple[float, str]] = [
@@ -78,6 +92,8 @@ def _causes(latency: float, rows: Sequence[Mapping[str, Any]], between: float) -
         parts.append((between, f"between the kernels: {_ms(between)}"))
     else:
         parts.append((between, f"kernels took {_ms(-between)} longer while they were watched"))
+    if device is not None:
+        parts.append((latency - device, f"asking the GPU and waiting: {_ms(latency - device)}"))
     parts.sort(key=lambda part: -abs(part[0]))
     return [cause for size, cause in parts[:_SHOWN] if abs(size) > 0.01 * latency]
 

@@ -1,4 +1,4 @@
-"""What is compared: our libraries, torch and onnxruntime, each ready to run the same input.
+"""What is compared: our libraries, torch, onnxruntime, ..., each ready to run the same input.
 
 Made inside a process of its own (`worker.py`), on the same cores and with as many threads.
 """
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.deploy import torch_cuda
 from tensorese.deploy.library import Library, Signature
 
 Array = npt.NDArray[Any]
@@ -33,6 +34,7 @@ class System:
         makers: dict[str, Callable[[Mapping[str, Any], Sequence[Array]], Bind]] = {
             "library": self._library,
             "torch": self._torch,
+            "torch-cuda": self._torch_cuda,
             "onnxruntime": self._onnxruntime,
             "openvino": self._openvino,
         }
@@ -52,10 +54,14 @@ class System:
         self.library = made
 
         def bind(arrays: Sequence[Array]) -> Call:
-            aligned = [_aligned(array) for array in arrays]
-            return lambda: made(*aligned)
+            on_cpu = made.device.dlpack_device_type() == 1
+            ready = [_aligned(one) for one in arrays] if on_cpu else made.placed(arrays)
+            return lambda: made(*ready)
 
         return bind
+
+    def _torch_cuda(self, spec: Mapping[str, Any], arrays: Sequence[Array]) -> Bind:
+        return torch_cuda.binder(spec, torch_module, _inference_on, arrays)
 
     def _torch(self, spec: Mapping[str, Any], arrays: Sequence[Array]) -> Bind:
         import torch
@@ -123,12 +129,18 @@ def _tensors(torch: Any, arrays: Sequence[Array]) -> list[Any]:
 
 def _array(value: Any) -> Array:
     if not hasattr(value, "requires_grad"):
-        return np.asarray(value)
+        return value.numpy() if hasattr(value, "numpy") else np.asarray(value)
     import torch
 
     from tensorese.workloads.from_torch import array_of
 
-    return array_of(torch, value)
+    return array_of(torch, value.cpu())
+
+
+def _inference_on(module: Any, tensors: Sequence[Any]) -> Call:
+    import torch
+
+    return _inference(torch, module, tensors)
 
 
 def _inference(torch: Any, module: Any, tensors: Sequence[Any]) -> Call:

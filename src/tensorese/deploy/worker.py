@@ -33,7 +33,8 @@ class BenchWorker:
             if message["op"] == "time":
                 return {"secs": _times(self.system, float(message["secs"]), int(message["least"]))}
             if message["op"] == "profile":
-                return {"kernels": profiling.profile(self.system, int(message["runs"]))}
+                arrays = _stored(message["inputs"])
+                return profiling.look_inside(self.system, arrays, int(message["runs"]))
             call = self.system.bind(_stored(message["inputs"]))
             return {"written": profiling.keep_values(self.system, call, str(message["path"]))}
         except Exception as error:
@@ -42,7 +43,8 @@ class BenchWorker:
 
     def _load(self, message: Mapping[str, Any]) -> dict[str, Any]:
         started = time.perf_counter()
-        keep_to(int(message["threads"]))
+        if message["kind"] != "torch-cuda":  # which compiles in many processes
+            keep_to(int(message["threads"]))
         import_tvm()  # before torch, which it would otherwise drag through its own import
         self.system = System(message, _stored(message["inputs"]))
         return {"secs": time.perf_counter() - started}
@@ -83,6 +85,8 @@ def serve(requests: TextIO, replies: TextIO) -> None:
 def main() -> None:
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    if "warm" in sys.argv[1:]:
+        profiling.warm_up()
     serve(sys.stdin, replies)
 
 

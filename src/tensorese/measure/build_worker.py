@@ -20,6 +20,7 @@ from typing import Any
 import tvm
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
+from tensorese import lowering
 from tensorese.identity import plain
 from tensorese.language.metaschedule import cut_tail
 from tensorese.measure import nvrtc
@@ -55,8 +56,9 @@ def compile_module(module: Any, target: Any) -> Any:
     what the program declares. `RemoveNoOp` takes another twentieth on unrolled loops and finds
     nothing LLVM would not: object code is the same, instruction by instruction.
     """
+    config = lowering.pass_config(target.kind.name)
     context = tvm.transform.PassContext(
-        opt_level=3, config={"tirx.disable_assert": True}, disabled_pass=["tirx.RemoveNoOp"]
+        opt_level=3, config=config, disabled_pass=["tirx.RemoveNoOp"]
     )
     with target, context:  # nvrtc asks for a target
         return tvm.build(module, target=target)

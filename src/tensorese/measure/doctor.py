@@ -12,7 +12,14 @@ from dataclasses import dataclass
 
 from tensorese.errors import TensoreseError
 from tensorese.records.nouns import Status
-from tensorese.tvm_env import FFI_REMEDY, TvmPairError, check_pair, import_tvm, version_of
+from tensorese.tvm_env import (
+    FFI_REMEDY,
+    TvmPairError,
+    check_pair,
+    import_tvm,
+    lacks_cuda_runtime,
+    version_of,
+)
 
 EXTRAS = {
     "onnx": ("onnx",),
@@ -123,11 +130,12 @@ def _gpus(tvm: object) -> Check:
         if not device.exist:
             break
         names.append(f"{device.device_name} (sm_{str(device.compute_version).replace('.', '')})")
+    lacks = "" if names else lacks_cuda_runtime()
     return Check(
         name="gpus",
         ok=bool(names),
-        value=", ".join(names) or "none",
-        fix="only needed for CUDA targets",
+        value=", ".join(names) or ("a driver, but no CUDA runtime" if lacks else "none"),
+        fix=lacks or "only needed for CUDA targets",
         required=False,
     )
 

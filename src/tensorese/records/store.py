@@ -10,6 +10,7 @@ import json
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -285,7 +286,8 @@ class Store:
 
     def info(self) -> dict[str, Any]:
         """Counts by platform and status, sizes, and what was found wrong."""
-        table = self.table(["platform", "status", "workload_id", "sketch_id", "split"])
+        columns = ["platform", "status", "workload_id", "sketch_id", "split", "toolchain"]
+        table = self.table(columns)
         return {
             "path": str(self.path),
             "schema": SCHEMA_VERSION,
@@ -399,4 +401,15 @@ def _platform_info(table: Any) -> dict[str, Any]:
         "valid": valid,
         "tasks": pc.count_distinct(table["workload_id"]).as_py(),
         "failures": dict(sorted(by_status.items(), key=lambda item: -item[1])),
+        "lowering": lowerings(table),
     }
+
+
+def lowerings(table: Any) -> dict[str, int]:
+    """How many rows each version of `lowering` compiled, '' those that name none; times of one
+    are no times of another."""
+    counted: Counter[str] = Counter()
+    for entry in pc.value_counts(table["toolchain"]).to_pylist():
+        toolchain = json.loads(entry["values"] or "{}")
+        counted[str(toolchain.get("lowering", ""))] += entry["counts"]
+    return dict(counted)

@@ -50,3 +50,32 @@ def test_a_clock_that_is_set_changes_nothing(monkeypatch: pytest.MonkeyPatch) ->
         now = time.time() + jump
         monkeypatch.setattr(time, "time", lambda now=now: now)
         assert running.elapsed() == pytest.approx(100, abs=5.0)
+
+
+def test_a_library_whose_kernels_compile_side_by_side_needs_less_of_the_end() -> None:
+    tasks = [progress(60.0) for _ in range(5)]
+    alone = budget(10).compiling(tasks)
+    crew = Budget(
+        config=TuneConfig(minutes=10),
+        started=time.monotonic(),
+        earlier=0.0,
+        builders=15,
+        side_by_side=True,
+    )
+    assert alone - crew.compiling(tasks) == pytest.approx(60.0 - 2.0)
+
+
+def test_timing_finalists_again_takes_a_tenth_of_the_time_at_most() -> None:
+    tasks = [progress(20.0) for _ in range(30)]  # two seconds a program
+    short = budget(1)
+    assert short.finalists(tasks) == int(6 / (2 / 2 + 0.3))
+    assert short.ending(tasks) <= 30 and budget(60).finalists(tasks) > 90
+    unlimited = Budget(config=TuneConfig(trials=100), started=0.0, earlier=0.0)
+    assert unlimited.finalists(tasks) > 1e6
+
+
+def test_every_task_gets_three_trials_where_they_suffice() -> None:
+    assert budget(1).first_batch(60) == 3
+    assert budget(10).first_batch(20) == 30
+    by_trials = [Budget(config=TuneConfig(trials=n), started=0.0, earlier=0.0) for n in (8, 40, 10)]
+    assert [one.first_batch(10) for one in by_trials] == [1, 3, 1]

@@ -352,6 +352,16 @@ def test_killed_among_the_finalists_it_times_the_rest_of_them(
     assert all(len(entry["remeasured"]) == 3 for entry in best.values())
 
 
+def test_tasks_with_too_few_trials_are_named(tasks: list[Task], tmp_path: Path) -> None:
+    recorder = Recorder()
+    tune(tasks, tmp_path / "run", trials=5, callbacks=[recorder])
+    said = " ".join(map(str, recorder.events))
+    assert "had fewer than 3 trials" in said
+    recorder = Recorder()
+    tune(tasks, tmp_path / "more", trials=9, callbacks=[recorder])
+    assert not any("fewer than 3 trials" in str(note) for note in recorder.events)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_whatever_asks_a_run_to_end_ends_it_well(
     tasks: list[Task], tmp_path: Path, number: signal.Signals

@@ -14,6 +14,9 @@ _COMPILE_SECS = 25.0  # loading systems, verifying and timing them, drawing
 _PREPARED = 1.5  # the network is read and prepared again, for Winograd's algorithm and without
 _TRIALS_A_SECOND = 2.0  # on two cores, roughly
 _MOST = 0.5  # of the time that the ending may take
+_FINALISTS = 0.1  # of it that timing finalists again may take
+_TURN = 0.1  # seconds that a finalist is timed
+FEWEST = 3  # trials of a task, before one can speak of its best
 
 
 @dataclass
@@ -27,18 +30,24 @@ class Budget:
     compiles: bool = True
     preparing: float = 0.0
     """Seconds that reading the network and finding its tasks took."""
+    builders: int = 2
+    """Programs that are built at once."""
+    side_by_side: bool = False
+    """Whether a library's kernels are compiled by all builders, not two libraries by one."""
 
     def elapsed(self) -> float:
         return self.earlier + time.monotonic() - self.started
 
     def first_batch(self, tasks: int) -> int:
-        """Candidates of a task's first batch, so that first visits take half the run at most."""
-        each = 1 << 30
+        """Candidates of a task's first batch, so that first visits take half the run at most, but
+        where trials suffice every task gets `FEWEST`."""
+        each, least = 1 << 30, FEWEST
         if self.config.trials is not None:
             each = self.config.trials // (2 * tasks)
+            least = min(least, self.config.trials // tasks)
         if self.config.limit_secs is not None:
             each = min(each, int(self.config.limit_secs * _TRIALS_A_SECOND / (2 * tasks)))
-        return max(1, each)
+        return max(1, least, each)
 
     def trials_left(self, used: int) -> int:
         return 1 << 60 if self.config.trials is None else max(0, self.config.trials - used)
@@ -50,15 +59,24 @@ class Budget:
 
     def ending(self, tasks: Sequence[Progress]) -> float:
         """What finalists, compiling and the report are expected to take."""
-        runs = 0.1 * self.config.rounds * self.config.finalists * len(tasks)
-        ending = _builds(tasks) * self.config.finalists / 2 + runs + self.compiling(tasks)
-        return min(ending, self._most())
+        n = min(self.config.finalists * len(tasks), self.finalists(tasks))
+        return min(n * self._finalist(tasks) + self.compiling(tasks), self._most())
+
+    def finalists(self, tasks: Sequence[Progress]) -> int:
+        """How many programs of all tasks may be timed again."""
+        limit = self.config.limit_secs
+        return 1 << 30 if limit is None else int(_FINALISTS * limit / self._finalist(tasks))
+
+    def _finalist(self, tasks: Sequence[Progress]) -> float:
+        build = _builds(tasks) / max(1, sum(task.trials > 0 for task in tasks))
+        return build / self.builders + _TURN * self.config.rounds
 
     def compiling(self, tasks: Sequence[Progress]) -> float:
         """What follows the finalists; how long systems are timed then makes up for the error."""
         if not self.compiles:
             return 0.0
-        return _PREPARED * self.preparing + 2 * _builds(tasks) + _COMPILE_SECS
+        builds = _builds(tasks) * (1 / self.builders if self.side_by_side else 2)
+        return _PREPARED * self.preparing + builds + _COMPILE_SECS
 
     def time_for_a_turn(self, tasks: Sequence[Progress]) -> bool:
         """Whether finalists may be timed once more."""

@@ -36,6 +36,21 @@ def leaders(measurements: Iterable[Measurement], n: int) -> list[Measurement]:
     return [m for m in fastest if m.latency <= _NEAR * fastest[0].latency]
 
 
+def affordable(
+    leading: Mapping[str, Sequence[Measurement]], most: int, at_stake: Mapping[str, float]
+) -> dict[str, Sequence[Measurement]]:
+    """The tasks whose leaders are timed again, `most` programs in all: first those with a choice,
+    by seconds of a network's run."""
+    order = sorted(leading, key=lambda task: (len(leading[task]) < 2, -at_stake[task]))
+    chosen: dict[str, Sequence[Measurement]] = {}
+    for task in order:
+        most -= len(leading[task])
+        if most < 0:
+            break
+        chosen[task] = leading[task]
+    return {task: chosen[task] for task in leading if task in chosen}
+
+
 def remeasure(
     measurer: Measurer,
     chosen: Mapping[str, Sequence[Measurement]],

@@ -114,6 +114,8 @@ def tune_tasks(
                 earlier=folder.earlier_secs,
                 compiles=compiles,
                 preparing=preparing,
+                builders=measurer.builds_at_once,
+                side_by_side=target.kind == "cuda",
             ),
             records=records,
             announcer=announcer,

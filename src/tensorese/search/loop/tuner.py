@@ -25,10 +25,10 @@ from tensorese.records.run_folder import BEST, RunFolder
 from tensorese.records.store import Store
 from tensorese.search.contracts import Proposal, Proposer
 from tensorese.search.loop import announce
-from tensorese.search.loop.budget import Budget
+from tensorese.search.loop.budget import FEWEST, Budget
 from tensorese.search.loop.config import TuneConfig, TuneError
 from tensorese.search.loop.events import Announcer, BatchDone, Ended
-from tensorese.search.loop.finalists import Winner, leaders, remeasure
+from tensorese.search.loop.finalists import Winner, affordable, leaders, remeasure
 from tensorese.search.loop.first_batch import Learnt, first_rows
 from tensorese.search.loop.scheduler import Scheduler
 from tensorese.search.loop.task import TuningTask, Untunable
@@ -375,6 +375,7 @@ class Tuner:
         winners = {t.id: w for t in self.tasks if (w := _leader(t)) is not None}
         ended = self.folder.best_is_whole and self.folder.earlier_state == "finished"
         if not interrupted and (self.measured or not ended):
+            self._name_the_neglected()
             self._write_best(winners)  # should the finalists be interrupted
             winners = self._play_off()
         if self.measured or not ended:
@@ -392,12 +393,24 @@ class Tuner:
         )
         return winners
 
+    def _name_the_neglected(self) -> None:
+        """A best of one or two programs is hardly one."""
+        few = [
+            t.task.name for t in self.tasks if t.progress.trials < FEWEST and not t.progress.over
+        ]
+        if few:
+            names = f"{', '.join(few[:4])}{', ...' if len(few) > 4 else ''}"
+            self.announcer.on_note(f"{len(few)} tasks had fewer than {FEWEST} trials: {names}")
+
     def _play_off(self) -> dict[str, Winner]:
-        chosen = {t.id: leaders(t.measurements, self.config.finalists) for t in self.tasks}
+        leading = {t.id: leaders(t.measurements, self.config.finalists) for t in self.tasks}
+        at_stake = {t.id: t.progress.share for t in self.tasks}
+        chosen = affordable(leading, self.budget.finalists(self.scheduler.tasks), at_stake)
         n = sum(map(len, chosen.values()))
         self.announcer.on_note(f"{n} finalists of {len(chosen)} tasks are timed again, in turns")
+        first = {t.id: w for t in self.tasks if (w := _leader(t)) is not None}
         try:
-            return remeasure(
+            winners = remeasure(
                 self.measurer,
                 chosen,
                 self.config.rounds,
@@ -405,7 +418,8 @@ class Tuner:
                 {} if self.measured else self._turns_taken(),
             )
         except Cancelled:
-            return {t.id: w for t in self.tasks if (w := _leader(t)) is not None}
+            return first
+        return {id_: w for id_, w in first.items() if id_ not in chosen} | winners
 
     def _turns_taken(self) -> dict[str, list[Measurement]]:
         """By a sitting that ended among the finalists: what was timed after the last trial."""

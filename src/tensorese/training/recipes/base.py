@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from tensorese.evaluation.metrics import summary
 from tensorese.evaluation.splits import by_network, by_operator, by_workload, check_disjoint
 from tensorese.features.programs import DataError, ProgramSet, read_programs
 from tensorese.models.base import Card, Model, save_model
-from tensorese.records.store import Store
+from tensorese.records.store import Store, lowerings
 from tensorese.training.trainer import Progress
 
 SPLITS = ("by-workload", "by-operator", "by-network")
@@ -293,7 +294,22 @@ def train_model(
         card = _card(recipe, job, trained, metrics, command)
         save_model(out, trained.model, card, half=trained.half)
         _forget(out)
-    return Outcome(folder=out, metrics=metrics, notes=trained.notes)
+    mixed = mixed_labels(stores, programs.platforms)
+    return Outcome(folder=out, metrics=metrics, notes=(*mixed, *trained.notes))
+
+
+def mixed_labels(stores: Sequence[Store], platforms: Sequence[str]) -> tuple[str, ...]:
+    """A line for every platform whose programs were not all compiled in one way."""
+    lines = []
+    for platform in platforms:
+        counted: Counter[str] = Counter()
+        for store in stores:
+            if platform in store.platforms():
+                counted.update(lowerings(store.table(["toolchain"], platform=platform)))
+        if len(counted) > 1:
+            each = ", ".join(f"{n:,} by {version or 'none'}" for version, n in counted.items())
+            lines.append(f"labels of {platform} are of several versions of `lowering`: {each}")
+    return tuple(lines)
 
 
 def _forget(out: Path) -> None:

@@ -19,6 +19,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False) -> Tensor:
     scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])  # [n, h, s, s]
     if causal:
         s = q.shape[-2]
-        scores = scores + torch.full((s, s), -1e9).triu(1)
+        mask = torch.full((s, s), -1e9, device=scores.device).triu(1)
+        scores = scores + (mask if scores.dtype == mask.dtype else mask.to(scores.dtype))
     mixed = torch.softmax(scores, -1) @ v  # [n, h, s, d]
     return mixed.transpose(1, 2).flatten(2)

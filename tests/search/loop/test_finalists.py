@@ -1,0 +1,29 @@
+"""Who is timed again where not all can be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tensorese.search.loop.finalists import affordable
+
+pytestmark = pytest.mark.null
+
+A, B, C = ["a1", "a2"], ["b1", "b2", "b3"], ["c1"]
+
+
+def chosen(most: int, **at_stake: float) -> dict[str, Any]:
+    leading: Any = {"a": A, "b": B, "c": C}
+    return dict(affordable(leading, most, at_stake))
+
+
+def test_all_are_where_time_allows() -> None:
+    assert chosen(6, a=1.0, b=2.0, c=9.0) == {"a": A, "b": B, "c": C}
+
+
+def test_first_come_tasks_with_a_choice_by_what_they_cost_the_network() -> None:
+    assert chosen(5, a=1.0, b=2.0, c=9.0) == {"a": A, "b": B}
+    assert chosen(4, a=1.0, b=2.0, c=9.0) == {"b": B}
+    assert chosen(4, a=3.0, b=2.0, c=9.0) == {"a": A}
+    assert chosen(0, a=3.0, b=2.0, c=9.0) == {}
