@@ -203,9 +203,9 @@ def _with_async_copies(module: Any, target: Any, _params: Any) -> Any:
     import tvm
     from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
-    from tensorese.lowering import keep_copies_of_threads, pass_config
+    from tensorese.lowering import async_copies, pass_config
 
-    keep_copies_of_threads(tvm)
+    async_copies.register(tvm)
     module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(module)
     with target, tvm.transform.PassContext(opt_level=3, config=pass_config("cuda")):
         return tvm.build(module, target=target)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
-from tensorese.lowering import aligned_stack, shared_loops, vector_math
+from tensorese.lowering import aligned_stack, async_copies, shared_loops, vector_math
 from tensorese.lowering.rewriter import add_to_pipeline
 
 VERSIONS = {"llvm": "1", "cuda": "1"}
@@ -24,11 +23,4 @@ def register(tvm: Any) -> None:
     vector_math.register(tvm)
     # Frames last: a shared loop's body is the function that gets one.
     add_to_pipeline(tvm, lambda: [shared_loops.share(tvm), aligned_stack.align(tvm)])
-    keep_copies_of_threads(tvm)
-
-
-def keep_copies_of_threads(tvm: Any) -> None:
-    """Where copies are asynchronous, TVM makes whatever looks like a block copy one of a DMA
-    engine, which no GPU has: a third of the pipelined programs would not compile."""
-    transform: Any = importlib.import_module("tvm.s_tir.transform")
-    transform.LowerAsyncDMA = lambda: tvm.transform.Sequential([])
+    async_copies.register(tvm)
