@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -33,7 +33,13 @@ from tensorese.features.matrix import Context, Encoder, MatrixSpec, Template
 from tensorese.features.physics import MACHINES, Machine, feature_names, features_hash
 from tensorese.features.programs import Encoded, ProgramSet, encode_programs
 from tensorese.features.reading import Reading
-from tensorese.features.sentences import DEFINITION, SentenceSet, sentences, sentences_of
+from tensorese.features.sentences import (
+    ATOMIC,
+    DEFINITION,
+    SentenceSet,
+    sentences,
+    sentences_of,
+)
 from tensorese.language.vocabulary import Vocabulary
 from tensorese.records.nouns import Sketch, Workload
 
@@ -226,6 +232,11 @@ _SETS: Mapping[str, _Entry] = _registered(
         set=FeatureSet(name="sentence", version=version_of(DEFINITION), shape="tokens"),
         extract=sentences,
         of_programs=sentences_of,
+    ),
+    _Entry(
+        set=FeatureSet(name="sentence-atomic", version=version_of(ATOMIC), shape="tokens"),
+        extract=partial(sentences, atomic=True),
+        of_programs=partial(sentences_of, atomic=True),
     ),
     _Entry(set=FeatureSet(name="lowered", version=LOWERED_VERSION, shape="ragged", lowers=True)),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +12,16 @@ from tensorese.arrays import Ints
 from tensorese.features.context import context_of
 from tensorese.features.programs import ProgramSet
 from tensorese.language.ansor_sentence import read_ansor_grammar
-from tensorese.language.sentence import FIELDS, SPEEDS, VERSION, Grammar, Written
+from tensorese.language.sentence import FIELDS, NUMBER, SPEEDS, VERSION, Grammar, Written
 from tensorese.language.trace_sentence import read_grammar
 from tensorese.language.vocabulary import Vocabulary
+from tensorese.language.words import NUMBERS
 from tensorese.records.nouns import Sketch, Workload
 
 DEFINITION = (VERSION, tuple(FIELDS.items()), SPEEDS, Vocabulary().hash)
 """What the words of a sentence depend on."""
+ATOMIC = (*DEFINITION, NUMBER, tuple(NUMBERS.tolist()))
+"""The same of sentences whose numbers are whole."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,33 +37,40 @@ class SentenceSet:
         return sum(map(len, self.members))
 
 
-def grammar_of(workload: Workload, sketch: Sketch, row: Sequence[int] | Ints) -> Grammar:
+def grammar_of(
+    workload: Workload, sketch: Sketch, row: Sequence[int] | Ints, atomic: bool = False
+) -> Grammar:
     """Of a MetaSchedule sketch; `row` are the decisions of any of its programs: its extents."""
     context = context_of(workload)
-    return read_grammar(sketch.body, sketch.slots, row, context.blocks, context.shapes)
+    grammar = read_grammar(sketch.body, sketch.slots, row, context.blocks, context.shapes)
+    return replace(grammar, atomic=True) if atomic else grammar
 
 
-def sentences(workload: Workload, sketch: Sketch, decisions: npt.ArrayLike) -> SentenceSet:
+def sentences(
+    workload: Workload, sketch: Sketch, decisions: npt.ArrayLike, *, atomic: bool = False
+) -> SentenceSet:
     rows = np.asarray(decisions, dtype=np.int64)
     rows = rows.reshape(len(rows), sketch.n_decisions)  # may have no columns
     if not len(rows):
         return SentenceSet(grammars=(), written=(), members=())
-    grammar, written = _written(workload, sketch, rows)
+    grammar, written = _written(workload, sketch, rows, atomic)
     return SentenceSet(grammars=(grammar,), written=(written,), members=(np.arange(len(rows)),))
 
 
-def _written(workload: Workload, sketch: Sketch, rows: Ints) -> tuple[Grammar, Written]:
+def _written(
+    workload: Workload, sketch: Sketch, rows: Ints, atomic: bool
+) -> tuple[Grammar, Written]:
     if sketch.dialect == "ansor":
         shapes = context_of(workload).shapes
         ansor = read_ansor_grammar(sketch.body, sketch.slots, rows, shapes)
         return ansor.grammar, ansor.write(rows)
-    grammar = grammar_of(workload, sketch, rows[0])
+    grammar = grammar_of(workload, sketch, rows[0], atomic)
     return grammar, grammar.write(rows)
 
 
-def sentences_of(programs: ProgramSet) -> SentenceSet:
+def sentences_of(programs: ProgramSet, *, atomic: bool = False) -> SentenceSet:
     pairs = [
-        _written(programs.workloads[pair.workload], pair.sketch, decisions)
+        _written(programs.workloads[pair.workload], pair.sketch, decisions, atomic)
         for pair, decisions in zip(programs.pairs, programs.decisions, strict=True)
     ]
     return SentenceSet(

@@ -81,7 +81,7 @@ def fine_tuned(
     """Trains `base` itself; the folder of the result is whole when it appears."""
     platform, text = str(folder.head["platform"]), str(folder.head["target"])
     targets = {**base.targets, platform: text}
-    writer = SentenceWriter({platform: json.loads(text)})
+    writer = SentenceWriter({platform: json.loads(text)}, atomic=base.atomic)
     writer.add_measured(programs, range(len(programs.tasks)))
     sentences, place = writer.finish(), folder.model_path(learnt)
     states = []

@@ -4,7 +4,8 @@ The prompt says what is computed (blocks, axes with kind, extent and how operand
 them), where (the platform's numbers) and by which sketch. Each question is about one decision:
 how often a prime divides a part of a tile, which option, which location. Numbers are exponents of
 primes, so no extent is out of vocabulary. What follows from earlier answers (the last part of a
-tile, a prime that is used up) is never asked.
+tile, a prime that is used up) is never asked. An *atomic* grammar, as the paper's, asks for a
+part of a tile as one whole number out of a vocabulary; it is there to be compared.
 
 A word is a row of `FIELDS`, each a small integer; an answer is an id below `ANSWERS`.
 """
@@ -23,6 +24,7 @@ from tensorese.arrays import Ints
 from tensorese.errors import TensoreseError
 from tensorese.language.words import (
     AT,
+    NUMBERS,
     factors,
     half_steps,
     number_fields,
@@ -34,12 +36,14 @@ from tensorese.language.words import (
 from tensorese.language.words import CHOICE as CHOICE
 from tensorese.language.words import FIELDS as FIELDS
 from tensorese.language.words import LOCATION as LOCATION
+from tensorese.language.words import NUMBER as NUMBER
 from tensorese.language.words import TILE as TILE
 from tensorese.language.words import Words as Words
 
 VERSION = 2
 EXPONENT, OPTION, PLACE, ANSWERS = 0, 32, 64, 128
-"""First id of each kind of answer: an exponent, an option's index, a location plus two."""
+"""First id of each kind of answer: an exponent, an option's index, a location plus two. Whole
+numbers come after all of them."""
 SPEEDS = (0.95, 0.85, 0.7, 0.5, 0.25, 0.0)
 """Least share of the best program's speed in each class of wished-for speed."""
 FAILED, UNKNOWN = len(SPEEDS), len(SPEEDS) + 1
@@ -92,14 +96,25 @@ class Grammar:
     words: Words
     """`[T, fields]` of computation and sketch."""
     holes: tuple[Hole, ...]
+    atomic: bool = False
+    """Whether parts of tiles are whole numbers rather than exponents of primes."""
 
     def __post_init__(self) -> None:
         for hole in self.holes:
+            if self.atomic and hole.kind == TILE and not _known(hole.extent):
+                raise SentenceError(
+                    f"whole numbers are those below 256 and products of 2, 3, 5 and 7 to "
+                    f"{NUMBERS[-1]}, but this sketch tiles an extent of {hole.extent}; factor them"
+                )
             if hole.kind == CHOICE and hole.extent > PLACE - OPTION:
                 raise SentenceError(
                     f"a sentence chooses among at most {PLACE - OPTION} options, but a decision of "
                     f"this sketch has {hole.extent}"
                 )
+
+    @property
+    def n_answers(self) -> int:
+        return ANSWERS + (len(NUMBERS) if self.atomic else 0)
 
     @property
     def width(self) -> int:
@@ -115,14 +130,16 @@ class Grammar:
         asked: list[Question] = []
         for index, hole in enumerate(self.holes):
             if hole.kind == TILE:
-                primes = factors(hole.extent)
+                primes = self.primes_of(index)
                 asked += [Question(index, k, p) for k in range(hole.parts - 1) for p in primes]
             elif hole.kind == LOCATION or hole.extent > 1:
                 asked.append(Question(index, 0, 1))
         return tuple(asked)
 
     def primes_of(self, hole: int) -> tuple[int, ...]:
-        return factors(self.holes[hole].extent)
+        """What a part is asked by; 1 stands for all at once."""
+        primes = factors(self.holes[hole].extent)
+        return primes[:1] and (1,) if self.atomic else primes
 
     @cached_property
     def _fixed(self) -> Words:
@@ -133,7 +150,11 @@ class Grammar:
             put(word, kind=hole.kind, block=hole.block, axis=hole.axis, access=hole.access)
             put(word, name=hole.name, part=question.part, parts=hole.parts)
             if hole.kind == TILE:
-                put(word, prime=prime_class(question.prime), **number_fields(hole.extent))
+                put(word, **number_fields(hole.extent))
+                if self.atomic:
+                    put(word, kind=NUMBER)
+                else:
+                    put(word, prime=prime_class(question.prime))
             elif hole.kind == CHOICE:
                 put(word, cap=hole.extent)
         return words
@@ -142,7 +163,8 @@ class Grammar:
         """`[n, fields]`: the question, to programs that differ in what they answered so far."""
         words = np.repeat(self._fixed[question][None], len(cap), axis=0)
         if self.holes[self.questions[question].hole].kind == TILE:
-            words[:, AT["cap"]] = np.minimum(cap, FIELDS["cap"] - 1)
+            if not self.atomic:
+                words[:, AT["cap"]] = np.minimum(cap, FIELDS["cap"] - 1)
             words[:, AT["left"]] = half_steps(left)
         words[:, AT["level"]] = half_steps(level)
         return words
@@ -165,7 +187,8 @@ class Grammar:
             words[:, index] = described
             asked[:, index] = cap > 0
             answer, first = state.answer_of(index, rows), state.first(index)
-            many = np.minimum(cap + 1, OPTION - EXPONENT) if state.is_tile(index) else cap
+            factored = state.factors(index)
+            many = np.minimum(cap + 1, OPTION - EXPONENT) if factored else np.maximum(cap, 1)
             self._refuse((answer < first) | (answer >= first + many), rows)
             answers[:, index], options[:, index] = answer, many
             state.push(index, answer)
@@ -227,23 +250,31 @@ class Progress:
         """`[n]`: how often the prime divides that."""
         return valuation(self._left, prime)
 
-    def is_tile(self, question: int) -> bool:
-        return self.grammar.holes[self.grammar.questions[question].hole].kind == TILE
+    def factors(self, question: int) -> bool:
+        """Whether an exponent is asked for."""
+        return self.first(question) == EXPONENT
 
     def first(self, question: int) -> int:
         """The least answer of its kind."""
         kind = self.grammar.holes[self.grammar.questions[question].hole].kind
-        return {TILE: EXPONENT, CHOICE: OPTION}.get(kind, PLACE)
+        tile = ANSWERS if self.grammar.atomic else EXPONENT
+        return {TILE: tile, CHOICE: OPTION}.get(kind, PLACE)
 
     def ask(self, question: int) -> tuple[Ints, Words]:
-        """`[n]` the highest answer (0: nothing to ask; options elsewhere) and the words."""
+        """`[n]` the highest exponent (0: nothing to ask; elsewhere answers there are), the words.
+
+        Whole numbers are all that are not too large: which of them divide is to be learnt.
+        """
         one, hole = self._at(question)
         if hole.kind != TILE:
             most = hole.extent if hole.kind == CHOICE else ANSWERS - PLACE
             cap = np.full(len(self._rows), most, np.int64)
             level = self._levels.get(0, np.ones(len(self._rows), np.int64))
             return cap, self.grammar.words_at(question, cap, cap, level)
-        cap = valuation(self._left, one.prime)
+        if self.grammar.atomic:
+            cap = np.where(self._left > 1, np.searchsorted(NUMBERS, self._left, "right"), 0)
+        else:
+            cap = valuation(self._left, one.prime)
         level = self._levels.get(hole.parts - 1 - one.part, np.ones(len(self._rows), np.int64))
         return cap, self.grammar.words_at(question, cap, self._left, level)
 
@@ -251,6 +282,8 @@ class Progress:
         """What programs that are known answer."""
         one, hole = self._at(question)
         value = rows[:, hole.column + one.part]
+        if hole.kind == TILE and self.grammar.atomic:
+            return number_answers(np.maximum(value, 1))
         if hole.kind == TILE:
             return EXPONENT + valuation(np.maximum(value, 1), one.prime)
         return value + (OPTION if hole.kind == CHOICE else PLACE + 2)
@@ -261,7 +294,11 @@ class Progress:
         if hole.kind != TILE:
             self._rows[:, column] = answers - (OPTION if hole.kind == CHOICE else PLACE + 2)
             return
-        factor = one.prime ** np.minimum(answers - EXPONENT, valuation(self._left, one.prime))
+        if self.grammar.atomic:
+            said = NUMBERS[np.clip(answers - ANSWERS, 0, len(NUMBERS) - 1)]
+            factor = np.where(self._left % said == 0, said, 1)
+        else:
+            factor = one.prime ** np.minimum(answers - EXPONENT, valuation(self._left, one.prime))
         self._rows[:, column] *= factor
         self._left //= factor
         self._rows[:, hole.column + hole.parts - 1] = self._left
@@ -286,3 +323,13 @@ def speed_class(share: npt.NDArray[np.float64]) -> Ints:
     for index in reversed(range(len(SPEEDS))):
         classes[share >= SPEEDS[index]] = index
     return classes
+
+
+def number_answers(values: Ints) -> Ints:
+    """Ids of whole numbers of the vocabulary."""
+    return ANSWERS + np.searchsorted(NUMBERS, values)
+
+
+def _known(extent: int) -> bool:
+    """Whether the extent, and so all that divides it, is in the vocabulary."""
+    return extent < 1 or extent in NUMBERS

@@ -40,8 +40,8 @@ FIELDS: Mapping[str, int] = {
 """Name of each field of a word, and how many values it has."""
 AT = {name: place for place, name in enumerate(FIELDS)}
 _PAD, _PLATFORM, _BLOCK, _AXIS, SKETCH, _ARGUMENT = range(6)
-TILE, CHOICE, LOCATION = 8, 9, 10
-"""Kinds of words; the last three ask."""
+TILE, CHOICE, LOCATION, NUMBER = 8, 9, 10, 11
+"""Kinds of words; the last four ask. A tile's part is asked prime by prime, or as a `NUMBER`."""
 _NUMBERS = ("cores", "vector bits", "L1", "L2", "L3",
             "multiprocessors", "shared memory", "registers", "threads", "warp")  # fmt: skip
 _PRIMES = (2, 3, 5, 7, 11, 13)
@@ -49,6 +49,8 @@ _OPERANDS = 4
 MOST_WORDS = 512  # words of a prompt
 
 Words = npt.NDArray[np.int16]
+NUMBERS: Ints = np.array([n for n in range(1, 1 << 16) if n < 256 or 210 ** (16) % n == 0])
+"""The vocabulary of whole numbers: small ones, and products of 2, 3, 5 and 7."""
 
 
 def valuation(values: Ints, prime: int) -> Ints:

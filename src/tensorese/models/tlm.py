@@ -34,6 +34,7 @@ from tensorese.language.sentence import (
     FIELDS,
     LOCATION,
     N_SPEEDS,
+    NUMBER,
     OPTION,
     PLACE,
     TILE,
@@ -42,6 +43,7 @@ from tensorese.language.sentence import (
     Words,
     Written,
 )
+from tensorese.language.words import NUMBERS
 from tensorese.models.base import Model, ModelError, Tensors, register
 
 _PART, _PARTS, _CAP, _KIND = (list(FIELDS).index(n) for n in ("part", "parts", "cap", "kind"))
@@ -60,6 +62,14 @@ class TLMConfig:
     dropout: float = 0.0
     counts: bool = True
     """Whether logits start from the number of completions that each answer leaves."""
+    masked: bool = True
+    """Whether an answer competes with those that its question allows, or with all there are."""
+    atomic: bool = False
+    """Whether parts of tiles are whole numbers; how many completions they leave is not known."""
+
+    @property
+    def answers(self) -> int:
+        return ANSWERS + (len(NUMBERS) if self.atomic else 0)
 
     def __post_init__(self) -> None:
         if self.width % self.heads or (self.width // self.heads) % 2:
@@ -175,11 +185,11 @@ class TLMNetwork(nn.Module):
         self.fields = nn.EmbeddingBag(sum(sizes), config.width, mode="sum")
         self.before = nn.EmbeddingBag(sum(sizes), config.width, mode="sum")
         """Of the question before, beside its answer."""
-        self.answer = nn.Embedding(ANSWERS, config.width)
+        self.answer = nn.Embedding(config.answers, config.width)
         self.speed = nn.Embedding(N_SPEEDS, config.width)
         self.layers = nn.ModuleList(_Layer(config) for _ in range(config.layers))
         self.last = nn.LayerNorm(config.width)
-        self.head = nn.Linear(config.width, ANSWERS)
+        self.head = nn.Linear(config.width, config.answers)
         self.sketch = nn.Sequential(
             nn.Linear(config.width, config.width), nn.GELU(), nn.Linear(config.width, 1)
         )
@@ -189,7 +199,7 @@ class TLMNetwork(nn.Module):
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.counts_KCA: Tensor
-        self.register_buffer("counts_KCA", _log_counts(), persistent=False)
+        self.register_buffer("counts_KCA", _log_counts(config.answers), persistent=False)
 
     @property
     def _stack(self) -> Iterable[_Layer]:
@@ -295,9 +305,12 @@ class TLMNetwork(nn.Module):
         return logits
 
     def _answers(self, x: Tensor, words: Tensor, options: Tensor) -> Tensor:
+        if not self.config.masked:
+            return self._logits(x, words).log_softmax(-1)
         kind = words[..., _KIND].unsqueeze(-1)
         first = torch.where(kind == CHOICE, OPTION, torch.where(kind == LOCATION, PLACE, EXPONENT))
-        place = torch.arange(ANSWERS, device=x.device)
+        first = torch.where(kind == NUMBER, ANSWERS, first)
+        place = torch.arange(self.config.answers, device=x.device)
         allowed = (place >= first) & (place < first + options.unsqueeze(-1))
         return self._logits(x, words).masked_fill(~allowed, _MASKED).log_softmax(-1)
 
@@ -317,10 +330,10 @@ def _attend(
     return mixed + torch.einsum("prhst,prthe->prshe", of_own, own[1])
 
 
-def _log_counts() -> Tensor:
+def _log_counts(answers: int) -> Tensor:
     """`[parts after, exponent left, answer]`: log of the ways to deal out the rest."""
     parts, most = FIELDS["parts"], FIELDS["cap"]
-    table = torch.zeros(parts, most, ANSWERS)
+    table = torch.zeros(parts, most, answers)
     for after in range(1, parts):
         for cap in range(most):
             for answer in range(cap + 1):
@@ -409,6 +422,9 @@ class Sampling:
     corrected: bool = True
     """Whether what limits leave of an answer's completions counts; without, a mask alone biases
     what is drawn."""
+    masked: bool = True
+    """Whether only what may come next is drawn; without, an answer that no legal program has ends
+    its program."""
 
     def __post_init__(self) -> None:
         if self.temperature < 0 or self.top_k < 0 or not 0 < self.top_p <= 1:
@@ -421,18 +437,22 @@ class Sampling:
         self, logits_PRA: Tensor, turns: _Turns, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         """Answers `[P, R]` and their log-probabilities before temperature and cuts."""
-        if self.corrected:
-            logits_PRA = logits_PRA + turns.correction_PRA
-        logits_PRA = logits_PRA.masked_fill(~turns.allowed_PRA, -math.inf)
+        allowed = turns.allowed_PRA
+        if self.masked:
+            if self.corrected:
+                logits_PRA = logits_PRA + turns.correction_PRA
+            logits_PRA = logits_PRA.masked_fill(~allowed, -math.inf)
         logs = logits_PRA.log_softmax(-1)
         # A program in a dead end, or without a question, draws anything.
-        stuck = ~turns.allowed_PRA.any(-1, keepdim=True)
+        stuck = ~allowed.any(-1, keepdim=True)
         logs = torch.where(stuck, torch.zeros_like(logs), logs)
         cut = self._cut(logs)
         noise = torch.empty_like(cut).exponential_(generator=generator).log()
         answers = (cut - noise if self.temperature else cut).argmax(-1)
-        drawn = logs.gather(-1, answers.unsqueeze(-1)).squeeze(-1)
-        return answers, torch.where(stuck.squeeze(-1), -math.inf, drawn)
+        drawn, legal = (x.gather(-1, answers.unsqueeze(-1)).squeeze(-1) for x in (logs, allowed))
+        # What a program says after its end is nobody's: it goes on with what may be said.
+        answers = torch.where(legal, answers, allowed.int().argmax(-1))
+        return answers, torch.where(legal, drawn, -math.inf)
 
     def _cut(self, logs: Tensor) -> Tensor:
         if self.temperature:
@@ -466,8 +486,9 @@ class _Turns:
         shape = (len(turns), rows)
         words = np.zeros((*shape, len(FIELDS)), np.int16)
         asked = np.zeros(shape, np.bool_)
-        allowed = np.zeros((*shape, ANSWERS), np.bool_)
-        correction = np.zeros((*shape, ANSWERS), np.float32)
+        answers = next(turn.allowed.shape[1] for turn in turns if turn is not None)
+        allowed = np.zeros((*shape, answers), np.bool_)
+        correction = np.zeros((*shape, answers), np.float32)
         for place, turn in enumerate(turns):
             if turn is not None:
                 words[place], asked[place] = turn.words, turn.asked
@@ -525,7 +546,8 @@ class TLM(Model):
         self.platforms = tuple(targets)
         self.wish = wish
         """The class of speed that is asked for; `UNKNOWN` where only fast programs were learnt."""
-        self.needs = feature_set("sentence")
+        self.atomic = network.config.atomic
+        self.needs = feature_set("sentence-atomic" if self.atomic else "sentence")
 
     def prompt(self, grammar: Grammar, platform: str) -> Words:
         self.head_index(platform)

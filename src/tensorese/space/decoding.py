@@ -5,7 +5,7 @@ limit on a product of tile parts is compared with the least and the most that th
 can still contribute. Products of finished tiles are carried along, nothing is recomputed. What
 only TVM can decide is asked at the end (`DecisionSpace.legal`).
 
-Shape legend: n programs of a sketch, E candidate exponents.
+Shape legend: n programs of a sketch, E candidate exponents, or numbers.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tensorese.language.sentence import (
     Grammar,
     Hole,
     Progress,
+    number_answers,
 )
 from tensorese.language.words import CHOICE, TILE, Words
 from tensorese.space.decisions import DecisionSpace
@@ -44,9 +45,9 @@ class Turn:
     words: Words
     """`[n, fields]`."""
     allowed: Bools
-    """`[n, ANSWERS]`; all False in a program that has no legal completion."""
+    """`[n, answers]`; all False in a program that has no legal completion."""
     correction: Floats64
-    """`[n, ANSWERS]`: log of the share of an answer's completions that the limits leave."""
+    """`[n, answers]`: log of the share of an answer's completions that the limits leave."""
 
 
 class SketchDecoder:
@@ -68,14 +69,16 @@ class SketchDecoder:
         cap, words = self._progress.ask(self._question)
         hole = self.grammar.holes[self.grammar.questions[self._question].hole]
         self._enter(self.grammar.questions[self._question].hole)
-        allowed = np.zeros((self.n, ANSWERS), dtype=np.bool_)
-        correction = np.zeros((self.n, ANSWERS))
+        allowed = np.zeros((self.n, self.grammar.n_answers), dtype=np.bool_)
+        correction = np.zeros(allowed.shape)
         if hole.kind == TILE:
-            most = int(cap.max(initial=0)) + 1
-            allowed[:, EXPONENT : EXPONENT + most] = self._exponents(hole, cap, most)
+            ids, held, state = self._numbers(hole) if self.grammar.atomic else self._exponents(cap)
+            for rule in self._rules:
+                if rule.concerns(hole):
+                    held &= rule.reachable(state)
+            allowed[:, ids] = held
             if hole.limit >= 0:
-                shares = self._shares(hole, cap, most)
-                correction[:, EXPONENT : EXPONENT + most] = shares
+                correction[:, ids] = _shares(hole, state)
         elif hole.kind == CHOICE:
             allowed[:, OPTION : OPTION + hole.extent] = True
         else:
@@ -119,19 +122,10 @@ class SketchDecoder:
                 group.finish(hole, self._progress.rows())
             self._hole = hole
 
-    def _exponents(self, hole: Hole, cap: Ints, most: int) -> Bools:
-        """`[n, E]`: exponents that some completion within every limit has."""
-        exponents = np.arange(most)
-        held: Bools = exponents <= cap[:, None]
-        if self._rules:
-            state = self._open(hole, cap, exponents)
-            for rule in self._rules:
-                if rule.concerns(hole):
-                    held &= rule.reachable(state)
-        return held
-
-    def _open(self, hole: Hole, cap: Ints, exponents: Ints) -> _Open:
+    def _exponents(self, cap: Ints) -> tuple[Ints, Bools, _Open]:
+        """Answers, which of them divide what is left, and what each leaves."""
         question = self.grammar.questions[self._question]
+        exponents = np.arange(int(cap.max(initial=0)) + 1)
         left = self._progress.left
         held = np.minimum(exponents, cap[:, None])
         taken = question.prime**held  # [n, E]
@@ -139,7 +133,19 @@ class SketchDecoder:
         for prime in self.grammar.primes_of(question.hole):
             if prime <= question.prime:
                 later //= prime ** self._progress.power(prime)
-        rest = (left[:, None] // taken) // later[:, None]
+        return EXPONENT + exponents, exponents <= cap[:, None], self._open(taken, later)
+
+    def _numbers(self, hole: Hole) -> tuple[Ints, Bools, _Open]:
+        """Of whole numbers: nothing of the part at hand is decided later."""
+        numbers = np.array(divisors(hole.extent), dtype=np.int64)
+        left = self._progress.left
+        held = left[:, None] % numbers == 0
+        taken = np.where(held, numbers, 1)
+        return number_answers(numbers), held, self._open(taken, np.ones_like(left))
+
+    def _open(self, taken: Ints, later: Ints) -> _Open:
+        question = self.grammar.questions[self._question]
+        rest = (self._progress.left[:, None] // taken) // later[:, None]
         return _Open(
             hole=question.hole,
             rows=self._progress.rows(),
@@ -148,16 +154,6 @@ class SketchDecoder:
             decided=rest,
             later=np.broadcast_to(later[:, None], rest.shape),
         )
-
-    def _shares(self, hole: Hole, cap: Ints, most: int) -> Floats64:
-        """`[n, E]`: log of how much of an exponent's completions the last part's limit leaves."""
-        state = self._open(hole, cap, np.arange(most))
-        after = hole.parts - 1 - state.part
-        pairs = np.stack([state.decided.reshape(-1), state.later.reshape(-1)], 1)
-        unique, _, which = unique_rows(pairs)
-        logs = np.array([_log_share(a, b, after, hole.limit) for a, b in unique.tolist()])
-        shares: Floats64 = logs[which].reshape(state.decided.shape)
-        return shares
 
 
 class Decoder:
@@ -367,6 +363,16 @@ def _limits(space: DecisionSpace) -> list[Limit]:
     ]
     known = (Product, SharedMemory)
     return inner + [limit for limit in space.limits if isinstance(limit, known)]
+
+
+def _shares(hole: Hole, state: _Open) -> Floats64:
+    """`[n, E]`: log of how much of an answer's completions the last part's limit leaves."""
+    after = hole.parts - 1 - state.part
+    pairs = np.stack([state.decided.reshape(-1), state.later.reshape(-1)], 1)
+    unique, _, which = unique_rows(pairs)
+    logs = np.array([_log_share(a, b, after, hole.limit) for a, b in unique.tolist()])
+    shares: Floats64 = logs[which].reshape(state.decided.shape)
+    return shares
 
 
 @lru_cache(maxsize=1 << 16)

@@ -62,6 +62,8 @@ class SentenceWriter:
 
     targets: Mapping[str, Mapping[str, Any]]
     """By platform: what its prompt says of it."""
+    atomic: bool = False
+    """Whether numbers are whole."""
     _prompts: list[Words] = field(default_factory=list)
     _places: dict[tuple[str, str, str], int] = field(default_factory=dict)
     """Of the prompt of a workload's sketch on a platform."""
@@ -79,7 +81,7 @@ class SentenceWriter:
             if int(programs.task[members[0]]) not in wanted:
                 continue
             workload = programs.workloads[pair.workload]
-            grammar = grammar_of(workload, pair.sketch, decisions[0])
+            grammar = grammar_of(workload, pair.sketch, decisions[0], self.atomic)
             first = self._write(grammar, decisions)
             for head, platform in enumerate(programs.platforms):
                 mine = share[members, head]
@@ -109,7 +111,7 @@ class SentenceWriter:
             for key, members in by_sketch.items():
                 decisions = np.array([table["decisions"][k] for k in members], np.int64)
                 decisions = decisions.reshape(len(members), -1)
-                grammar = grammar_of(workloads[name], sketches[key], decisions[0])
+                grammar = grammar_of(workloads[name], sketches[key], decisions[0], self.atomic)
                 first = self._write(grammar, decisions)
                 share = np.exp2(score[members] - best)
                 self._say(
@@ -122,7 +124,7 @@ class SentenceWriter:
     def add_drawn(self, programs: Iterable[tuple[Workload, Sketch, Ints]], platform: str) -> None:
         """Programs that nothing is known of."""
         for workload, sketch, rows in programs:
-            grammar = grammar_of(workload, sketch, rows[0])
+            grammar = grammar_of(workload, sketch, rows[0], self.atomic)
             first = self._write(grammar, rows)
             place = self._place(grammar, workload.id, sketch.id, platform)
             nobody = np.full(len(rows), np.nan)

@@ -144,7 +144,8 @@ class TLMProposer(Proposer):
         for sketch, space in enumerate(state.space.sketches):
             if space.covered and sketch not in state.barren:
                 sketches.append(sketch)
-                grammars.append(grammar_of(state.workload, space.sketch, _any_row(space)))
+                row, atomic = _any_row(space), self._model(state).atomic
+                grammars.append(grammar_of(state.workload, space.sketch, row, atomic))
         if not sketches:
             return None
         prompts = [grammar.prompt(target) for grammar in grammars]

@@ -55,7 +55,8 @@ class TLMRecipe(Recipe):
         return Trained(model=TLM(network.cpu(), platforms, wish), notes=(note,), half=self.half)
 
     def _sentences(self, job: TrainingJob, targets: dict[str, str]) -> Sentences:
-        writer = SentenceWriter({name: json.loads(text) for name, text in targets.items()})
+        known = {name: json.loads(text) for name, text in targets.items()}
+        writer = SentenceWriter(known, atomic=self.network.atomic)
         writer.add_measured(job.programs, job.sides.seen)
         barred = {job.programs.tasks[k] for k in job.sides.held_out}
         for store in job.corpora:
