@@ -59,9 +59,9 @@ def main() -> None:
         write_result(SCRIPT, {"kinds": known})
 
 
-def chosen_tasks(kind: str, n: int) -> list[ListedTask]:
-    """Test tasks with something to decide, every class, drawn once and for all."""
-    tasks = [t for t in load_tasks(ROOT / "data" / "tasks.parquet", kind) if t.split == "test"]
+def chosen_tasks(kind: str, n: int, split: str = "test") -> list[ListedTask]:
+    """Tasks with something to decide, every class, drawn once and for all."""
+    tasks = [t for t in load_tasks(ROOT / "data" / "tasks.parquet", kind) if t.split == split]
     tasks = sorted((t for t in tasks if t.flops > 0), key=lambda t: t.workload.id)
     order = np.random.default_rng(26).permutation(len(tasks))
     return [tasks[k] for k in order[:n]]

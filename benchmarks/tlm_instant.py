@@ -54,7 +54,7 @@ def end_to_end(network: Any, runs: dict[str, Path], turns: int, secs: float) -> 
 
 
 def task_by_task(network: Any, runs: dict[str, Path], turns: int) -> dict[str, Any]:
-    """Each task's two programs in turns; `ratio` is to the faster of them."""
+    """Each task's programs in turns, those that several runs share once."""
     from tensorese.measure.base import FINALIST, Candidate
     from tensorese.measure.tuning_farm import IN_NETWORK, TuningFarm
     from tensorese.records.run_folder import RunFolder
@@ -66,29 +66,33 @@ def task_by_task(network: Any, runs: dict[str, Path], turns: int) -> dict[str, A
     raced: dict[str, Any] = {}
     with TuningFarm(target, IN_NETWORK, platform=target.platform()) as farm:
         for task in tasks_of(network, target.to_json()):
-            kinds = [kind for kind in KINDS if task.workload.id in best[kind]]
-            programs = [best[kind][task.workload.id].program(task.workload) for kind in kinds]
-            times: dict[str, list[float]] = {kind: [] for kind in kinds}
+            found = {
+                k: each[task.workload.id] for k, each in best.items() if task.workload.id in each
+            }
+            programs = {kind: one.program(task.workload) for kind, one in found.items()}
+            unique = {program.id: program for program in programs.values()}
+            times: dict[str, list[float]] = {key: [] for key in unique}
             for _ in range(turns):
-                measured = farm.measure([Candidate(program=p, origin=FINALIST) for p in programs])
-                for kind, one in zip(kinds, measured, strict=True):
-                    times[kind].append(one.latency)
-            medians = {kind: statistics.median(each) for kind, each in times.items()}
+                measured = farm.measure(
+                    [Candidate(program=p, origin=FINALIST) for p in unique.values()]
+                )
+                for key, one in zip(unique, measured, strict=True):
+                    times[key].append(one.latency)
+            medians = {kind: statistics.median(times[p.id]) for kind, p in programs.items()}
             raced[task.workload.id] = {
                 "name": task.name,
                 "weight": task.weight,
-                "origin": best["instant"][task.workload.id].origin if "instant" in kinds else "",
+                "origin": {kind: one.origin for kind, one in found.items()},
                 "latency": {k: v if math.isfinite(v) else None for k, v in medians.items()},
-                "ratio": _ratio(medians),
             }
     return raced
 
 
-def _ratio(medians: dict[str, float]) -> float | None:
-    """None where a program failed or a task has none."""
-    if len(medians) < 2 or not all(map(math.isfinite, medians.values())):
-        return None
-    return medians["instant"] / min(medians.values())
+def ratio_of(latency: dict[str, float | None]) -> float | None:
+    """To the faster one; None where a program failed or a task has none."""
+    known = [secs for secs in latency.values() if secs]
+    instant = latency.get("instant")
+    return instant / min(known) if instant and len(known) == len(KINDS) else None
 
 
 def row_of(name: str, work: Path, minutes: float, turns: int, secs: float) -> dict[str, Any]:
@@ -100,6 +104,9 @@ def row_of(name: str, work: Path, minutes: float, turns: int, secs: float) -> di
         tune(name, runs["reference"], "--minutes", str(minutes))
     network = load_network(f"zoo:{name}")
     tasks = task_by_task(network, runs, turns)
+    for task in tasks.values():
+        task["origin"] = task["origin"].get("instant", "")
+        task["ratio"] = ratio_of(task["latency"])
     latency = end_to_end(network, runs, turns, secs)
     ratios = [task["ratio"] for task in tasks.values() if task["ratio"]]
     certificate = json.loads((runs["instant"] / "certificate.json").read_text())
