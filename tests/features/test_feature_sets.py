@@ -37,6 +37,7 @@ VERSIONS = {
     "matrix": "ace6c688",
     "lowered": "72abd864",
     "sentence": "2e7992a2",
+    "sentence-atomic": "c8529099",
 }
 HERE = [name for name in feature_sets() if not feature_set(name).lowers]
 LOWERING = [name for name in feature_sets() if feature_set(name).lowers]

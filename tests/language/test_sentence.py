@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from tensorese.language.sentence import (
     SentenceError,
     speed_class,
 )
+from tensorese.language.words import NUMBERS
 
 pytestmark = pytest.mark.null
 
@@ -149,11 +151,30 @@ OTHER_ROWS = pytest.mark.parametrize(
 
 
 @OTHER_ROWS
-def test_a_row_of_another_sketch_is_refused(row: list[int], message: str) -> None:
+@pytest.mark.parametrize("atomic", [False, True])
+def test_a_row_of_another_sketch_is_refused(row: list[int], message: str, atomic: bool) -> None:
     own = grammar((TILE, 2, 12), (CHOICE, 1, 3), (LOCATION, 1, 0))
+    own = replace(own, atomic=atomic)
     assert len(own.write(np.array([[4, 3, 2, -2]])).answers) == 1
     with pytest.raises(SentenceError, match=message):
         own.write(np.array([row]))
+
+
+def test_whole_numbers_are_one_answer_a_part() -> None:
+    own = replace(grammar((TILE, 3, 360), (TILE, 2, 1), (CHOICE, 1, 3)), atomic=True)
+    assert [(q.hole, q.part, q.prime) for q in own.questions] == [(0, 0, 1), (0, 1, 1), (2, 0, 1)]
+    rows = np.array([[2, 45, 4, 1, 1, 1], [360, 1, 1, 1, 1, 0]])
+    written = own.write(rows)
+    assert NUMBERS[written.answers[:, :2] - ANSWERS].tolist() == [[2, 45], [360, 1]]
+    assert written.asked.tolist() == [[1, 1, 1], [1, 0, 1]]  # 360 leaves nothing to ask for
+    silent = np.where(written.asked, written.answers, 0)
+    assert np.array_equal(own.read(silent), rows)
+
+
+@pytest.mark.parametrize("extent", [257, 514, 2**16])
+def test_extents_beyond_the_vocabulary_are_refused(extent: int) -> None:
+    with pytest.raises(SentenceError, match=rf"tiles an extent of {extent}; factor them"):
+        replace(grammar((TILE, 2, extent)), atomic=True)
 
 
 def test_more_options_than_answers_are_refused() -> None:

@@ -35,6 +35,15 @@ def test_its_own_definition_is_read(saved: Path) -> None:
     assert model.kind == "tlm" and model.needs == feature_set("sentence")
 
 
+def test_sentences_of_whole_numbers_are_another_definition(tmp_path: Path) -> None:
+    network = TLMNetwork(TLMConfig(width=16, layers=1, heads=2, atomic=True))
+    folder = save_model(tmp_path / "atomic", TLM(network, TARGETS), Card(command="train"))
+    assert load_model(folder).needs == feature_set("sentence-atomic")
+    edit(folder, features={"name": "sentence", "version": feature_set("sentence").version})
+    with pytest.raises(ModelError, match=r"has sentence .* this program has sentence-atomic"):
+        load_model(folder)
+
+
 def test_another_definition_is_refused_in_one_line(saved: Path) -> None:
     edit(saved, features={"name": "sentence", "version": "0badcafe"})
     ours = feature_set("sentence").version

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
-from writer_support import micro_writer
+from writer_support import TARGET, micro_writer
 
 from cpu_records_support import SKETCH, cpu_space, cpu_workload
 from tensorese.arrays import Ints
 from tensorese.features.sentences import grammar_of
-from tensorese.language.sentence import Grammar
+from tensorese.language.sentence import OPTION, Grammar
 from tensorese.models.base import ModelError
 from tensorese.models.tlm import (
     TLM,
     Prompts,
     Sampling,
     TLMConfig,
+    TLMNetwork,
     dialogue_of,
     log_likelihood,
     sized,
@@ -34,11 +37,13 @@ def grammar(m: int = 64, n: int = 48, k: int = 32) -> Grammar:
 
 
 def write(
-    model: TLM, sampling: Sampling, n: int = 32, seed: int = 0
+    model: TLM, sampling: Sampling, n: int = 32, seed: int = 0, *, atomic: bool = False
 ) -> tuple[list[Ints], np.ndarray[tuple[int, ...], np.dtype[np.float64]]]:
     """Of two tasks side by side."""
-    decoder = Decoder([SketchDecoder(cpu_space(*size), grammar(*size), n) for size in SIZES])
-    prompts = [model.prompt(grammar(*size), "toy") for size in SIZES]
+    grammars = [replace(grammar(*size), atomic=atomic) for size in SIZES]
+    parts = [SketchDecoder(cpu_space(*s), g, n) for s, g in zip(SIZES, grammars, strict=True)]
+    decoder = Decoder(parts)
+    prompts = [model.prompt(g, "toy") for g in grammars]
     logs = model.write(prompts, decoder, sampling, seed)
     return decoder.rows(), logs
 
@@ -82,6 +87,42 @@ def test_every_row_is_legal_and_the_seed_decides() -> None:
         assert cpu_space(*size).legal(rows[k]).all()
         np.testing.assert_array_equal(rows[k], same[k])
         assert (rows[k] != other[k]).any()
+
+
+def test_without_masks_illegal_answers_end_their_programs() -> None:
+    """A model that says 0, 1 or an option, whatever is asked: little of it is legal."""
+    model = micro_writer()
+    with torch.no_grad():
+        model.network.head.bias[2:OPTION] = -20.0
+        model.network.head.bias[OPTION : OPTION + 4] = -1.5
+        model.network.head.bias[OPTION + 4 :] = -20.0
+    rows, logs = write(model, Sampling(masked=False), n=512)
+    _, masked = write(model, Sampling(), n=512)
+    assert np.isfinite(masked).all()
+    model.network.config = replace(model.network.config, masked=False)
+    for k, size in enumerate(SIZES):
+        ended = np.isfinite(logs[k])
+        assert 0 < ended.sum() < 256
+        legal = rows[k][ended]
+        assert cpu_space(*size).legal(legal).all()
+        g = grammar(*size)  # what a model that learns without masks is taught
+        cache = model.network.read(Prompts.stack([model.prompt(g, "toy")]))
+        dialogue = dialogue_of([g.write(legal)], [np.arange(len(legal))])
+        speeds = torch.full(dialogue.answers_PRS.shape[:2], model.wish)
+        with torch.inference_mode():
+            at_once = log_likelihood(model.network, cache, speeds, dialogue)[0]
+        np.testing.assert_allclose(logs[k][ended], at_once.numpy(), rtol=1e-4, atol=1e-3)
+
+
+def test_whole_numbers_are_written_and_legal() -> None:
+    torch.manual_seed(0)
+    network = TLMNetwork(TLMConfig(width=16, layers=1, heads=2, atomic=True))
+    torch.nn.init.normal_(network.head.weight, std=0.3)
+    model = TLM(network, {"toy": TARGET})
+    rows, logs = write(model, Sampling(), atomic=True)
+    assert np.isfinite(logs).all()
+    for k, size in enumerate(SIZES):
+        assert cpu_space(*size).legal(rows[k]).all() and len(np.unique(rows[k], axis=0)) > 16
 
 
 def test_temperature_zero_writes_the_likeliest_alone() -> None:

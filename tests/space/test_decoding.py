@@ -15,7 +15,7 @@ from space_support import cuda_target, every_row, grammar_for, small_space
 from tensorese.arrays import Floats64, Ints
 from tensorese.collect.tasklist import ListedTask, read_tasks
 from tensorese.features.sentences import grammar_of
-from tensorese.language.sentence import TILE, Grammar
+from tensorese.language.sentence import TILE, Grammar, number_answers
 from tensorese.records.nouns import Sketch
 from tensorese.space.decisions import DecisionSpace
 from tensorese.space.decoding import Decoder, SketchDecoder, Turn
@@ -27,6 +27,7 @@ from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
 
 TASKS = Path(__file__).resolve().parents[2] / "data" / "tasks.parquet"
+ATOMIC = pytest.mark.parametrize("atomic", [False, True])
 SPACES = pytest.mark.parametrize("space", [small_space(), small_space(limited=True)])
 
 
@@ -60,15 +61,19 @@ def refused_answers(space: DecisionSpace, grammar: Grammar, rows: Ints) -> int:
 
 @pytest.mark.null
 @SPACES
-def test_random_answers_end_in_legal_programs_and_reach_all_of_them(space: DecisionSpace) -> None:
-    decoder = SketchDecoder(space, grammar_for(space), 20_000)
+@ATOMIC
+def test_random_answers_end_in_legal_programs_and_reach_all_of_them(
+    space: DecisionSpace, atomic: bool
+) -> None:
+    grammar = replace(grammar_for(space), atomic=atomic)
+    decoder = SketchDecoder(space, grammar, 20_000)
     rows, dead = write(decoder, np.random.default_rng(0))
     assert not dead.any()
     assert space.legal(rows).all()
     every = every_row(space)
     legal = every[space.legal(every)]
     assert len(np.unique(rows, axis=0)) > 0.9 * len(legal)
-    assert refused_answers(space, grammar_for(space), legal) == 0
+    assert refused_answers(space, grammar, legal) == 0
 
 
 def bounded(low: int, high: int, *extents: int) -> DecisionSpace:
@@ -87,8 +92,9 @@ def bounded(low: int, high: int, *extents: int) -> DecisionSpace:
     ("low", "high", "extents"),
     [(6, 10, (15, 4)), (7, 7, (14, 3)), (28, 40, (45, 30)), (5, 6, (7, 18)), (9, 13, (11, 5, 4))],
 )
+@ATOMIC
 def test_a_product_within_bounds_is_seen_exactly(
-    low: int, high: int, extents: tuple[int, ...]
+    low: int, high: int, extents: tuple[int, ...], atomic: bool
 ) -> None:
     # Factors that the extents do not have cannot fill the gap between least and most.
     space = bounded(low, high, *extents)
@@ -96,9 +102,10 @@ def test_a_product_within_bounds_is_seen_exactly(
     every = every.reshape(len(every), -1)
     legal = every[space.legal(every)]
     assert 0 < len(legal) < len(every)
-    rows, dead = write(SketchDecoder(space, grammar_for(space), 2000), np.random.default_rng(1))
+    grammar = replace(grammar_for(space), atomic=atomic)
+    rows, dead = write(SketchDecoder(space, grammar, 2000), np.random.default_rng(1))
     assert not dead.any() and space.legal(rows).all()
-    assert refused_answers(space, grammar_for(space), legal) == 0
+    assert refused_answers(space, grammar, legal) == 0
 
 
 @pytest.mark.null
@@ -158,6 +165,23 @@ def test_the_correction_makes_tiles_uniform(extent: int, limit: int) -> None:
     space = DecisionSpace(sketch=Sketch(dialect="metaschedule", body="[]", slots=()), slots=(tile,))
     assert unevenness(log_probabilities(space, tile.table, corrected=True)) < 1e-9
     assert unevenness(log_probabilities(space, tile.table, corrected=False)) > 0.05
+
+
+@pytest.mark.null
+def test_whole_numbers_are_corrected_as_their_exponents_are() -> None:
+    tile = Tile(column=0, extent=64, parts=4, limit=4)
+    space = DecisionSpace(sketch=Sketch(dialect="metaschedule", body="[]", slots=()), slots=(tile,))
+    factored = SketchDecoder(space, grammar_for(space), 1)
+    whole = SketchDecoder(space, replace(grammar_for(space), atomic=True), 1)
+    for exponent in (2, 1, 0):
+        ids = number_answers(2 ** np.arange(7))
+        mine, theirs = whole.turn(), factored.turn()
+        assert np.array_equal(mine.allowed[0, ids], theirs.allowed[0, :7])
+        held = theirs.allowed[0, :7]
+        np.testing.assert_allclose(mine.correction[0, ids][held], theirs.correction[0, :7][held])
+        assert mine.allowed.sum() == held.sum()
+        whole.push(ids[[exponent]])
+        factored.push(np.array([exponent]))
 
 
 @pytest.mark.null

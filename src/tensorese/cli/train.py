@@ -143,4 +143,5 @@ def train(
         click.echo(note, err=True)
     for name, value in outcome.metrics.items():
         click.echo(f"{name}: {value:.4f}" if isinstance(value, float) else f"{name}: {value}")
-    click.echo(f"model in {outcome.folder}; tensorese tune --model {outcome.folder}")
+    asked = f"--proposer tlm:{outcome.folder}" if kind == "tlm" else f"--model {outcome.folder}"
+    click.echo(f"model in {outcome.folder}; tensorese tune {asked}")

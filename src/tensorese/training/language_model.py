@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tensorese.arrays import Floats64, Ints
+from tensorese.features.programs import DataError
 from tensorese.language.sentence import FAILED, UNKNOWN
 from tensorese.models.tlm import FASTEST, Dialogue, Prompts, TLMNetwork, log_likelihood
 from tensorese.training.checkpoint import load_checkpoint, save_checkpoint
@@ -85,6 +86,7 @@ class LanguageTrainer:
         chosen = _chosen(sentences, config)
         weights = _weights(chosen.speed, 1.0 if config.stage == "pretrain" else config.slow)
         self.data = _OnDevice(chosen, weights, self.device)
+        _check(self.data, config.stage)
         self.reference = copy.deepcopy(model).eval() if config.stage == "preference" else None
         self.optimizer = torch.optim.AdamW(
             model.parameters(), lr=config.lr, weight_decay=config.weight_decay,
@@ -311,6 +313,19 @@ class _OnDevice:
             words_PRSF=self.words[place, :steps],
             answers_PRS=self.answers[place, :steps].long(),
             options_PRS=self.options[place, :steps].long(),
+        )
+
+
+def _check(data: _OnDevice, stage: Stage) -> None:
+    if not data.groups:
+        raise DataError(
+            f"the stage {stage} learns from programs whose speed is known, but there are none; "
+            "add records or a scored corpus"
+        )
+    if stage == "preference" and not len(data.paired):
+        raise DataError(
+            "pairs are of two programs of one sketch and task, but no sketch has two; add records, "
+            "or leave preference at 0"
         )
 
 

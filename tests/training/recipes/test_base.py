@@ -120,6 +120,15 @@ def test_all_failed_is_refused(toy: ProgramSet) -> None:
         make_sides(replace(toy, latency=latency), DataSelection())
 
 
+def test_tasks_of_one_program_each_are_not_called_failures(toy: ProgramSet) -> None:
+    latency = np.full_like(toy.latency, np.nan)
+    first = np.unique(toy.task, return_index=True)[1]
+    latency[first] = toy.latency[first]
+    message = rf"none of these records' {len(first)} tasks has so many"
+    with pytest.raises(DataError, match=message):
+        make_sides(replace(toy, latency=latency), DataSelection())
+
+
 def test_a_network_is_held_out_wherever_it_occurs(toy: ProgramSet) -> None:
     networks = {"one": toy.tasks[:2], "other": toy.tasks[1:3]}
     selection = DataSelection(split="by-network", networks=networks, held_out="one")

@@ -177,6 +177,11 @@ def make_sides(programs: ProgramSet, selection: DataSelection) -> Sides:
         programs.task[np.isfinite(programs.latency).any(1)], minlength=len(programs.tasks)
     )
     usable = np.flatnonzero(counts > 1)
+    if not len(usable) and counts.any():
+        raise DataError(
+            "a task teaches by two programs or more that ran, but none of these records' "
+            f"{int((counts > 0).sum())} tasks has so many; add records"
+        )
     if not len(usable):
         n = len(programs)
         raise DataError(
