@@ -76,6 +76,7 @@ VARIANTS = {
     "speed not asked for": Variant(model="speeds told", wished=False),
     "temperature 0.7": Variant(model="speeds told", sampling={"temperature": 0.7}),
     "guidance 1": Variant(model="speeds told", sampling={"guidance": 1.0}),
+    "what ships": Variant(model="tlm-cpu", corpus=True),
 }
 
 
@@ -104,7 +105,12 @@ def main() -> None:
 
 
 def folder_of(name: str, seed: int) -> Path:
+    """Of its own training, of the variant whose model it asks, or what ships."""
     model = VARIANTS[name].model or name
+    if model not in VARIANTS:
+        from tensorese.models.catalog import SHIPPED
+
+        return SHIPPED / model
     return WORK / f"{model.replace(', ', '-').replace(' ', '-')}-{seed}"
 
 
@@ -176,7 +182,7 @@ def is_there(name: str, seed: int) -> bool:
 
 def described(name: str, seed: int) -> dict[str, Any]:
     model = writer(name, seed)
-    trained = VARIANTS[VARIANTS[name].model or name]
+    trained = VARIANTS.get(VARIANTS[name].model, VARIANTS[name])
     train = model.card.train
     return {
         "parameters": model.size(),
@@ -350,7 +356,7 @@ def report() -> None:
     seeds = {row["variant"]: 0 for row in judged_rows}
     for row in judged_rows:
         seeds[row["variant"]] += 1
-    steps = sorted({row["steps"] for row in judged_rows if "steps" in row})
+    steps = sorted({row["steps"] for row in judged_rows if "steps" in row and is_made(row)})
     lines = [
         "# What each part of TLM is worth",
         "",
@@ -376,6 +382,11 @@ def report() -> None:
     text = "\n".join([*lines, ""])
     path.with_suffix(".md").write_text(text)
     print(text)
+
+
+def is_made(row: dict[str, Any]) -> bool:
+    """Whether the model was trained here, by the same steps as the others."""
+    return (VARIANTS[row["variant"]].model or row["variant"]) in VARIANTS
 
 
 def _best_scores(rows: list[dict[str, Any]]) -> dict[str, float]:

@@ -19,9 +19,9 @@ ROOMS = {
     "collect": 3200,
     "deploy": 2520,
     "evaluation": 960,
-    "features": 2800,
+    "features": 2830,
     "integrations": 430,
-    "language": 2560,
+    "language": 2610,
     "iterate": 1900,
     "lowering": 430,
     "measure": 5330,
@@ -30,15 +30,15 @@ ROOMS = {
     "onboard": 500,
     "records": 3240,
     "report": 850,
-    "search": 4280,
+    "search": 4310,
     "space": 3500,
-    "training": 3220,
+    "training": 3260,
     "workloads": 5330,
 }
-LINES = {"src": 46_800, "benchmarks": 6_500, "tests": 28_500}
+LINES = {"src": 46_800, "benchmarks": 7_050, "tests": 28_500}
 
 # Bytes; docs without docs/log.
-BYTES = {"benchmarks/results": 4_300_000, "docs": 130_000, "tracked files": 46_000_000}
+BYTES = {"benchmarks/results": 4_330_000, "docs": 134_000, "tracked files": 46_000_000}
 
 
 def tracked(root: Path) -> list[str]:
