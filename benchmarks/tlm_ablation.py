@@ -36,7 +36,8 @@ from tune_subgraphs import test_tasks
 
 SCRIPT = "tlm_ablation"
 WORK = ROOT / "runs" / SCRIPT
-BASE = {"tasks": "4", "rows": "8", "lr": "1.5e-3", "bf16": "true"}
+BASE = {"heads": "4", "width": "96", "layers": "3", "tasks": "4", "rows": "8"}
+BASE |= {"lr": "1.5e-3", "bf16": "true"}
 JUDGE = "emeraldrapids-2c"
 DRAWN, WRITTEN = 64, 10
 """Programs drawn of a sketch; those that are judged."""
@@ -69,8 +70,8 @@ VARIANTS = {
     "without counts": Variant(settings={"counts": "false"}),
     "atomic numbers, without counts": Variant(settings={"counts": "false", "atomic": "true"}),
     "masks off": Variant(settings={"masked": "false"}, sampling={"masked": False}),
-    "width 64, 2 layers": Variant(settings={"heads": "4", "width": "64", "layers": "2"}),
-    "width 256, 4 layers": Variant(settings={"heads": "8", "width": "256", "layers": "4"}),
+    "width 48, 2 layers": Variant(settings={"width": "48", "layers": "2"}),
+    "width 160, 4 layers": Variant(settings={"width": "160", "layers": "4"}),
     "masks off in writing alone": Variant(model="speeds told", sampling={"masked": False}),
     "limits not corrected": Variant(model="speeds told", sampling={"corrected": False}),
     "speed not asked for": Variant(model="speeds told", wished=False),

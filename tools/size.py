@@ -35,7 +35,7 @@ ROOMS = {
     "training": 3260,
     "workloads": 5330,
 }
-LINES = {"src": 46_800, "benchmarks": 7_050, "tests": 28_500}
+LINES = {"src": 46_800, "benchmarks": 7_050, "tests": 28_650}
 
 # Bytes; docs without docs/log.
 BYTES = {"benchmarks/results": 4_330_000, "docs": 134_000, "tracked files": 46_000_000}

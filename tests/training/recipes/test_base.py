@@ -122,7 +122,8 @@ def test_all_failed_is_refused(toy: ProgramSet) -> None:
 
 def test_tasks_of_one_program_each_are_not_called_failures(toy: ProgramSet) -> None:
     latency = np.full_like(toy.latency, np.nan)
-    first = np.unique(toy.task, return_index=True)[1]
+    valid = np.flatnonzero(np.isfinite(toy.latency).any(1))
+    first = valid[np.unique(toy.task[valid], return_index=True)[1]]
     latency[first] = toy.latency[first]
     message = rf"none of these records' {len(first)} tasks has so many"
     with pytest.raises(DataError, match=message):
