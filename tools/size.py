@@ -35,7 +35,7 @@ ROOMS = {
     "training": 3240,
     "workloads": 5330,
 }
-LINES = {"src": 47_300, "benchmarks": 6_550, "tests": 28_500}
+LINES = {"src": 47_300, "benchmarks": 6_700, "tests": 28_500}
 
 # Bytes; docs without docs/log.
 BYTES = {"benchmarks/results": 4_300_000, "docs": 134_000, "tracked files": 46_000_000}
