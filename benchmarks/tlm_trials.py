@@ -20,7 +20,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from common import add_rows, provenance, read_rows, result_file
+from common import add_rows, machine_name, provenance, read_rows, result_file
 from tune_child import FIRST
 from tune_retime import race
 from tune_vs_metaschedule import comparison, key_of, machine, replace_rows, run_row, runs_of
@@ -42,7 +42,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     chosen = comparison(options.set)
-    path = result_file(SCRIPT, ".jsonl")
+    name = machine_name(gpu=chosen.target == "cuda")
+    path = result_file(SCRIPT, ".jsonl", name)
     if options.stage == "run":
         run(chosen, path, options)
     if options.stage == "retime":
