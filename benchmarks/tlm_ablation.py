@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from common import ROOT, add_rows, environment, provenance, read_rows, result_file
-from tune_subgraphs import test_tasks
+from tune_subgraphs import TestTask, test_tasks
 
 SCRIPT = "tlm_ablation"
 WORK = ROOT / "runs" / SCRIPT
@@ -155,6 +155,10 @@ def train_one(name: str, seed: int, corpora: list[Path], steps: int) -> None:
         )
 
 
+def task_set() -> dict[str, TestTask]:
+    return test_tasks("llvm") | test_tasks("llvm-more")
+
+
 # -- judge -----------------------------------------------------------------------------------------
 
 
@@ -166,7 +170,7 @@ def judge(names: Iterable[str], seeds: Iterable[int]) -> None:
             if (name, seed) in done or not is_there(name, seed):
                 continue
             tasks = {}
-            for task in test_tasks("llvm"):
+            for task in task_set():
                 proposals, counts = written(name, fresh_state(task, JUDGE), seed)
                 tasks[task] = {**counts, "scores": judged(proposals, fresh_state(task, JUDGE))}
             row = {"variant": name, "seed": seed, "judge": JUDGE, "tasks": tasks}
@@ -206,7 +210,7 @@ def places(platform: str) -> dict[str, tuple[Any, Any, Any]]:
     else:
         target = Target.parse(platform)
     found = {}
-    for name, task in test_tasks("llvm").items():
+    for name, task in task_set().items():
         module = task.module()
         space = task_space(module, target, seed=0)
         found[name] = workload_of(module), space, target.platform()
@@ -314,7 +318,7 @@ def measure(names: Iterable[str], seeds: Iterable[int]) -> None:
     done = {(row["task"], row["seed"]) for row in read_rows(path) if "times" in row}
     target = Target.parse("host")
     with TuningFarm(target, platform=target.platform()) as farm:
-        for task in test_tasks("llvm"):
+        for task in task_set():
             for seed in seeds:
                 there = [n for n in ("random", *names) if is_there(n, seed)]
                 if (task, seed) not in done:

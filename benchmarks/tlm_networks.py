@@ -8,7 +8,8 @@
 number going on from a copy of the run before; a library is built and verified every time, and a row
 that is there is not run again. `race` times all libraries of a network in turns, and all programs
 of each of its tasks by one farm: sums of tasks are of those times. Where results of
-`tune_vs_metaschedule.py` have MetaSchedule's program for a task on this machine, it races too.
+`tune_vs_metaschedule.py` or `tlm_trials.py` have MetaSchedule's program for a task on this machine,
+it races too.
 Run folders stay under runs/tlm_networks. Run it on a quiet machine.
 """
 
@@ -27,9 +28,9 @@ from pathlib import Path
 from typing import Any
 
 from common import ROOT, add_rows, environment, provenance, read_rows, result_file
+from tlm_ablation import task_set
 from tlm_instant import NETWORKS, end_to_end, task_by_task
 from tune_retime import race as race_winners
-from tune_subgraphs import test_tasks
 from tune_vs_metaschedule import machine
 
 SCRIPT = "tlm_networks"
@@ -158,7 +159,7 @@ def stock_beside(runs: dict[str, Path], turns: int) -> dict[str, dict[str, float
             if mine:
                 rows = {f"stock/{row['trials']}/0": row}
                 rows |= {key: {"system": key, "winner": winner} for key, winner in mine.items()}
-                task = next(t for t in test_tasks("llvm").values() if t.workload == workload)
+                task = next(t for t in task_set().values() if t.workload == workload)
                 times = race_winners(farm, task, rows, turns)
                 found[workload] = {key: one["latency"] for key, one in times.items()}
     return found
@@ -167,9 +168,10 @@ def stock_beside(runs: dict[str, Path], turns: int) -> dict[str, dict[str, float
 def stock_rows() -> dict[str, dict[str, Any]]:
     """By workload: MetaSchedule's longest run on this machine."""
     here, found = machine(), {}
-    path = result_file("tune_vs_metaschedule", ".jsonl")
-    by_name = {name: task.workload for name, task in test_tasks("llvm").items()}
-    for row in sorted(read_rows(path), key=lambda row: row.get("trials", 0)):
+    scripts = ("tune_vs_metaschedule", "tlm_trials")
+    rows = [row for name in scripts for row in read_rows(result_file(name, ".jsonl"))]
+    by_name = {name: task.workload for name, task in task_set().items()}
+    for row in sorted(rows, key=lambda row: row.get("trials", 0)):
         if row.get("system") == "stock" and row["task"] in by_name and is_of(row, here):
             found[by_name[row["task"]]] = row
     return found

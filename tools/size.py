@@ -17,16 +17,16 @@ ROOT = Path(__file__).resolve().parents[1]
 ROOMS = {
     "cli": 2560,
     "collect": 3200,
-    "deploy": 2520,
+    "deploy": 2830,
     "evaluation": 960,
     "features": 2830,
     "integrations": 430,
     "language": 2610,
     "iterate": 1900,
-    "lowering": 430,
-    "measure": 5330,
+    "lowering": 510,
+    "measure": 5420,
     "models": 2300,
-    "modules": 1020,
+    "modules": 1060,
     "onboard": 500,
     "records": 3240,
     "report": 850,
@@ -35,10 +35,10 @@ ROOMS = {
     "training": 3260,
     "workloads": 5330,
 }
-LINES = {"src": 46_800, "benchmarks": 7_050, "tests": 28_650}
+LINES = {"src": 47_400, "benchmarks": 7_300, "tests": 28_700}
 
 # Bytes; docs without docs/log.
-BYTES = {"benchmarks/results": 4_330_000, "docs": 134_000, "tracked files": 46_000_000}
+BYTES = {"benchmarks/results": 4_330_000, "docs": 136_000, "tracked files": 46_000_000}
 
 
 def tracked(root: Path) -> list[str]:
