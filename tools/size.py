@@ -38,7 +38,7 @@ ROOMS = {
 LINES = {"src": 47_400, "benchmarks": 7_300, "tests": 28_700}
 
 # Bytes; docs without docs/log.
-BYTES = {"benchmarks/results": 4_330_000, "docs": 136_000, "tracked files": 46_000_000}
+BYTES = {"benchmarks/results": 4_360_000, "docs": 136_000, "tracked files": 46_000_000}
 
 
 def tracked(root: Path) -> list[str]:
