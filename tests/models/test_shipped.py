@@ -132,5 +132,5 @@ def test_writers_are_small_never_saw_a_test_task_and_are_no_rankers_choice(folde
         assert writer is not None and writer.folder == folder
 
 
-def test_a_cpu_has_a_writer() -> None:
-    assert [folder.name for folder in WRITERS] == ["tlm-cpu"]
+def test_cpus_and_gpus_have_a_writer() -> None:
+    assert [folder.name for folder in WRITERS] == ["tlm-cpu", "tlm-cuda"]
