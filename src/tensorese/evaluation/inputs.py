@@ -14,11 +14,6 @@ from tensorese.features.programs import ProgramSet
 from tensorese.models.base import Model
 
 
-def inputs_of(model: Model, programs: ProgramSet) -> Any:
-    """The one place where evaluation gets features; sets of lowered programs come from a cache."""
-    return model.read_all(programs)
-
-
 class Inputs:
     """Of one program set."""
 
@@ -29,7 +24,7 @@ class Inputs:
     def scores(self, model: Model, platform: str) -> npt.NDArray[np.float64]:
         """`[n]` by the model's head for `platform`."""
         if model.needs not in self._read:
-            self._read[model.needs] = inputs_of(model, self.programs)
+            self._read[model.needs] = model.read_all(self.programs)
         return model.rank(self._read[model.needs], platform).astype(np.float64)
 
 
@@ -56,4 +51,5 @@ def of_tasks(programs: ProgramSet, tasks: Sequence[int]) -> ProgramSet:
         latency=programs.latency[index],
         failed=programs.failed[index],
         ids=tuple(programs.ids[k] for k in index),
+        lowered=None if programs.lowered is None else programs.lowered.take(index),
     )

@@ -120,7 +120,7 @@ def lowering_farm(target: Target, workers: int = 0) -> Farm:
 
 
 def lower_programs(
-    folder: str | os.PathLike[str],
+    folder: str | os.PathLike[str] | LoweredCache,
     programs: Sequence[Program],
     target: Target,
     *,
@@ -128,11 +128,11 @@ def lower_programs(
     workers: int = 0,
     progress: Progress | None = None,
 ) -> LoweredCache:
-    """The cache in `folder` (a store's, as a rule) with all these programs in it.
+    """The cache in `folder` (a store's; or read already) with all these programs in it.
 
     What it knows is not computed again. Ctrl-C, or a failing farm, loses nothing that was done.
     """
-    cache = LoweredCache(Path(folder), target)
+    cache = folder if isinstance(folder, LoweredCache) else LoweredCache(Path(folder), target)
     distinct = {program.id: program for program in programs}
     missing = [program for name, program in distinct.items() if name not in cache]
     # A task's programs together: a worker keeps what it has read of a workload.

@@ -43,6 +43,7 @@ _HOMES = {
     "trees": "trees",
     "ensemble": "ensemble",
     "tlm": "tlm",
+    "tenset-mlp": "tenset_mlp",
 }
 """Module of this room that registers a kind: imported when the kind is first used."""
 _KINDS: dict[str, type[Model]] = {}

@@ -14,8 +14,10 @@ import numpy as np
 
 from tensorese.errors import did_you_mean
 from tensorese.evaluation.judge import judge_scores
+from tensorese.evaluation.lowered_programs import NOBODY, Listener, ready_for
 from tensorese.evaluation.metrics import summary
 from tensorese.evaluation.splits import by_network, by_operator, by_workload, check_disjoint
+from tensorese.features.base import FeatureSet
 from tensorese.features.programs import DataError, ProgramSet, read_programs
 from tensorese.models.base import Card, Model, save_model
 from tensorese.records.store import Store, lowerings
@@ -104,6 +106,10 @@ class Recipe(ABC):
 
     @abstractmethod
     def train(self, job: TrainingJob) -> Trained: ...
+
+    def needs(self) -> tuple[FeatureSet, ...]:
+        """What must be there before training: sets of lowered programs."""
+        return ()
 
     def fixed(self) -> Mapping[str, str]:
         """Settings that this preset does not take, and why."""
@@ -265,6 +271,7 @@ def train_model(
     command: str = "",
     resume: bool = False,
     progress: Progress | None = None,
+    listener: Listener = NOBODY,
     wrap: Any = None,
     rank: int = 0,
     world: int = 1,
@@ -272,6 +279,7 @@ def train_model(
     """Trains as the recipe says; the folder holds the model and, until done, a checkpoint."""
     programs = read_programs(stores, platforms=recipe.selection.platforms)
     sides = make_sides(programs, recipe.selection)
+    programs = ready_for(recipe.needs(), programs, stores, listener)
     out.mkdir(parents=True, exist_ok=True)
     state = out / CHECKPOINT
     if not resume and rank == 0:

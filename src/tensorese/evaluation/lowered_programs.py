@@ -1,0 +1,139 @@
+"""The way of lowered programs to the models that read them: caches beside stores, filled first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from tensorese.features.base import FeatureSet
+from tensorese.features.lowered import LoweredCache
+from tensorese.features.programs import DataError, ProgramSet
+from tensorese.records.nouns import Program
+from tensorese.records.store import Store
+from tensorese.targets import Target
+
+
+def _silent(text: str) -> None: ...
+
+
+def _uncounted(done: int, total: int) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listener:
+    """Who is told of lowering, which takes minutes where no cache knows the programs."""
+
+    say: Callable[[str], None] = _silent
+    progress: Callable[[int, int], None] = _uncounted
+    """How many of how many are lowered."""
+
+
+NOBODY = Listener()
+
+
+def ready_for(
+    needs: Sequence[FeatureSet],
+    programs: ProgramSet,
+    stores: Sequence[Store],
+    listener: Listener = NOBODY,
+    *,
+    failed: bool = False,
+) -> ProgramSet:
+    """The same programs, lowered where one of these feature sets asks for it.
+
+    Rows come from the caches beside the stores; what these lack is lowered by build workers on all
+    cores. Programs that never ran are lowered only where `failed` asks for them.
+    """
+    if programs.lowered is not None or not any(one.lowers for one in needs):
+        return programs
+    wanted = np.isfinite(programs.latency).any(1) | failed
+    each = _replayable(programs, wanted)
+    targets = _targets(programs, stores)
+    homes = _homes(programs, stores)
+    target = _best_known(targets, stores)
+    known: LoweredCache | None = None
+    for store in {id(home): home for home in homes.values()}.values():
+        mine = [one for one in each if homes[one.workload.id] is store]
+        cache = _filled(store, mine, target, listener)
+        if known is not None:
+            cache.absorb(known)
+        known = cache
+    assert known is not None  # some program has a home
+    return replace(programs, lowered=known.of_programs(programs))
+
+
+def _filled(
+    store: Store, programs: Sequence[Program], target: Target, listener: Listener
+) -> LoweredCache:
+    cache = LoweredCache(store.path, target)
+    missing = sum(program.id not in cache for program in programs)
+    if not missing:
+        return cache
+    from tensorese.measure.lowering import lower_programs
+
+    name = target.mcpu or target.arch or target.kind
+    every = ", which stands for every CPU" if target.is_cpu else ""
+    listener.say(
+        f"lowering {missing:,} of {len(programs):,} programs of {store.path} for {name}{every}; "
+        f"kept in {cache.folder}"
+    )
+    return lower_programs(cache, programs, target, progress=listener.progress)
+
+
+def _replayable(programs: ProgramSet, wanted: npt.NDArray[np.bool_]) -> list[Program]:
+    """Those that TVM can schedule; a set without any is refused."""
+    each: list[Program] = []
+    for pair, members, decisions in zip(
+        programs.pairs, programs.members, programs.decisions, strict=True
+    ):
+        workload, sketch = programs.workloads[pair.workload], pair.sketch
+        if workload.module and sketch.dialect == "metaschedule":
+            rows = decisions[wanted[members]].tolist()
+            each += [
+                Program(workload=workload, sketch=sketch, decisions=tuple(row)) for row in rows
+            ]
+    if not each:
+        raise DataError(
+            "a model of lowered programs needs programs that TVM can replay, but none of these "
+            f"{len(programs):,} is one: imported logs cannot be lowered; give records that were "
+            "collected or tuned here"
+        )
+    return each
+
+
+def _targets(programs: ProgramSet, stores: Sequence[Store]) -> dict[str, Target]:
+    """By platform, those of the programs first: all CPUs of the stores, or one GPU.
+
+    One stands for all CPUs: what TVM says of a program's loops and buffers is the same.
+    """
+    texts = {name: text for store in stores for name, text in store.targets().items()}
+    wanted = {name: Target.from_json(texts[name]) for name in programs.platforms}
+    if not all(target.is_cpu for target in wanted.values()):
+        if len(wanted) > 1:
+            raise DataError(
+                "programs are lowered for CPUs or for one GPU, but the records are of "
+                f"{', '.join(wanted)}; name one of them with --platform"
+            )
+        return wanted
+    others = {name: Target.from_json(text) for name, text in texts.items() if name not in wanted}
+    return wanted | {name: target for name, target in others.items() if target.is_cpu}
+
+
+def _best_known(targets: Mapping[str, Target], stores: Sequence[Store]) -> Target:
+    """The one whose caches hold most."""
+    return max(
+        targets.values(),
+        key=lambda target: sum(LoweredCache.size_of(store.path, target) for store in stores),
+    )
+
+
+def _homes(programs: ProgramSet, stores: Sequence[Store]) -> dict[str, Store]:
+    """Beside which store a workload's programs are kept: the first that knows it."""
+    homes: dict[str, Store] = {}
+    for store in stores:
+        for name in store.workloads():
+            homes.setdefault(name, store)
+    return {name: homes[name] for name in programs.tasks}
