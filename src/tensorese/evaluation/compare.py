@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.evaluation.costs import costs_of
 from tensorese.evaluation.inputs import Inputs
 from tensorese.evaluation.judge import judge_scores
 from tensorese.evaluation.lowered_programs import NOBODY, Listener
@@ -43,18 +46,40 @@ class ComparedRow:
     """Top-1 and top-5 by task among the programs that were measured twice: the oracle's."""
     pooled: dict[str, Any] = field(default_factory=dict)
     """The paper's figures, with networks and the tasks that cost most."""
+    costs: dict[str, Any] = field(default_factory=dict)
+    """Of a model in a folder, see `Costs`."""
+    weights: str = ""
+    """The model's hash: a row of other weights is another row."""
+    data: str = ""
+    """Digest of the records that judged."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "platform": self.platform,
             "system": self.system,
             "note": self.note,
+            "weights": self.weights,
+            "data": self.data,
             **self.figures,
             **self.pooled,
+            "cost": self.costs,
             "ratios": self.ratios,
             "pairs": self.pairs,
             "twice": {f"top{k}": ratios for k, ratios in self.twice.items()},
         }
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> Self:
+        """What `to_dict` wrote."""
+        plain = ("platform", "system", "note", "weights", "data", "ratios", "pairs")
+        others = {*plain, *KEYS, "twice", "cost"}
+        return cls(
+            **{name: row[name] for name in plain},
+            figures={key: row[key] for key in KEYS if key in row},
+            twice={int(name.removeprefix("top")): by for name, by in row["twice"].items()},
+            pooled={name: value for name, value in row.items() if name not in others},
+            costs=row["cost"],
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +132,7 @@ class Comparison:
             platform=platform,
             system=system,
             note=note,
+            data=self.programs.digest,
             figures={key: float(figures[key]) for key in KEYS},
             ratios={result.task: round(result.ratio(1), 5) for result in results},
             pairs={result.task: round(result.pairwise, 5) for result in results},
@@ -176,7 +202,14 @@ class Comparison:
         if head != platform and near[head] == math.inf:
             return None
         note = "" if head == platform else f"head {head}"
-        return self.row(platform, name, self.inputs.scores(model, head), note)
+        row = self.row(platform, name, self.inputs.scores(model, head), note)
+        return None if row is None else replace(row, weights=model.hash)
+
+    def with_costs(self, row: ComparedRow, model: Model, folder: Path) -> ComparedRow:
+        head = row.note.removeprefix("head ") or row.platform
+        inputs = self.inputs.of(model)
+        costs = costs_of(model, folder, self.programs, self.store, head, inputs)
+        return replace(row, costs=costs.to_dict())
 
     def baselines(self, platform: str, baselines: Baselines) -> list[ComparedRow]:
         """Trained on the store's training rows."""
@@ -197,6 +230,42 @@ def check_unseen(programs: ProgramSet, model: Model, name: str) -> None:
         )
 
 
+class RowFile:
+    """Rows that a comparison has made, as JSON: it goes on where it was stopped."""
+
+    def __init__(self, path: Path | None, head: Mapping[str, Any] | None = None) -> None:
+        """`head` says of what machine, date and commit the rows are."""
+        self.path, self.head = path, dict(head or {})
+        self.rows: list[ComparedRow] = []
+        if path is not None and path.exists():
+            try:
+                each = json.loads(path.read_text())["rows"]
+                self.rows = [ComparedRow.from_dict(row) for row in each]
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise DataError(
+                    f"--rows takes a file that compare wrote, but {path} is none; name another"
+                ) from error
+
+    def known(self, platform: str, system: str, weights: str, data: str) -> ComparedRow | None:
+        wanted = (platform, system, weights, data)
+        for row in self.rows:
+            if (row.platform, row.system, row.weights, row.data) == wanted:
+                return row
+        return None
+
+    def keep(self, row: ComparedRow) -> ComparedRow:
+        """In place of an earlier row of the system on the platform."""
+        place = (row.platform, row.system)
+        self.rows = [one for one in self.rows if (one.platform, one.system) != place] + [row]
+        if self.path is not None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            scratch = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+            lines = ",\n".join(json.dumps(one.to_dict()) for one in self.rows)
+            scratch.write_text(f'{{"head": {json.dumps(self.head)}, "rows": [\n{lines}\n]}}\n')
+            os.replace(scratch, self.path)
+        return row
+
+
 def compare(
     stores: Sequence[Store],
     models: Sequence[Path],
@@ -205,9 +274,13 @@ def compare(
     again: Sequence[Store] = (),
     networks: Path | None = None,
     baselines: Baselines | None = None,
+    kept: Path | None = None,
+    costs: bool = False,
     listener: Listener = NOBODY,
 ) -> list[ComparedRow]:
-    """Stores that hold none of the platforms are passed over."""
+    """Stores that hold none of the platforms are passed over; a model's row that `kept` has of
+    the same weights and records is not made again."""
+    file = RowFile(kept)
     loaded = [(path.name, load_model(path)) for path in models]
     rows: list[ComparedRow | None] = []
     for store in stores:
@@ -219,9 +292,17 @@ def compare(
             check_unseen(comparison.programs, model, name)
         for platform in comparison.programs.platforms:
             listener.say(f"{platform}: {len(comparison.programs.tasks)} test tasks")
-            rows.append(comparison.random(platform))
-            rows.append(comparison.oracle(platform))
-            rows += [comparison.model(platform, model, name) for name, model in loaded]
+            beside = (comparison.random(platform), comparison.oracle(platform))
+            rows += [file.keep(row) for row in beside if row is not None]
+            for path, (name, model) in zip(models, loaded, strict=True):
+                row = file.known(platform, name, model.hash, comparison.programs.digest)
+                if row is None or (costs and not row.costs):
+                    row = comparison.model(platform, model, name)
+                    if row is not None and costs:
+                        row = comparison.with_costs(row, model, path)
+                    rows.append(row if row is None else file.keep(row))
+                else:
+                    rows.append(row)
             if baselines is not None:
                 rows += comparison.baselines(platform, baselines)
     return [row for row in rows if row is not None]

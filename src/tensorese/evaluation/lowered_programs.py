@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -51,7 +51,7 @@ def ready_for(
         return programs
     wanted = np.asarray(np.isfinite(programs.latency).any(1) | failed)
     homes = _homes(programs, stores)
-    target = _best_known(_targets(programs, stores), stores)
+    target = target_for(programs, stores)
     known: LoweredCache | None = None
     for store in {id(home): home for home in homes.values()}.values():
         mine = np.array([homes[name] is store for name in programs.tasks])[programs.task]
@@ -94,16 +94,27 @@ def _filled(
 def _missing(
     programs: ProgramSet, wanted: npt.NDArray[np.bool_], cache: LoweredCache
 ) -> Iterator[Program]:
-    """Those that nobody has lowered and TVM can schedule."""
+    unknown = np.array([name not in cache for name in programs.ids])
+    return replayable(programs, wanted & unknown)
+
+
+def replayable(programs: ProgramSet, wanted: npt.NDArray[np.bool_]) -> Iterator[Program]:
+    """Those that TVM can schedule."""
     for pair, members, decisions in zip(
         programs.pairs, programs.members, programs.decisions, strict=True
     ):
         workload, sketch = programs.workloads[pair.workload], pair.sketch
-        if not workload.module or sketch.dialect != "metaschedule":
-            continue
-        for index, row in zip(members.tolist(), decisions.tolist(), strict=True):
-            if wanted[index] and programs.ids[index] not in cache:
+        if workload.module and sketch.dialect == "metaschedule":
+            for row in decisions[wanted[members]].tolist():
                 yield Program(workload=workload, sketch=sketch, decisions=tuple(row))
+
+
+def target_for(programs: ProgramSet, stores: Sequence[Store]) -> Target:
+    """The one that they are lowered for: whose caches hold most."""
+    return max(
+        _targets(programs, stores).values(),
+        key=lambda target: sum(LoweredCache.size_of(store.path, target) for store in stores),
+    )
 
 
 def _targets(programs: ProgramSet, stores: Sequence[Store]) -> dict[str, Target]:
@@ -122,14 +133,6 @@ def _targets(programs: ProgramSet, stores: Sequence[Store]) -> dict[str, Target]
         return wanted
     others = {name: Target.from_json(text) for name, text in texts.items() if name not in wanted}
     return wanted | {name: target for name, target in others.items() if target.is_cpu}
-
-
-def _best_known(targets: Mapping[str, Target], stores: Sequence[Store]) -> Target:
-    """The one whose caches hold most."""
-    return max(
-        targets.values(),
-        key=lambda target: sum(LoweredCache.size_of(store.path, target) for store in stores),
-    )
 
 
 def _homes(programs: ProgramSet, stores: Sequence[Store]) -> dict[str, Store]:
