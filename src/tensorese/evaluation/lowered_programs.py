@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.errors import TargetError
 from tensorese.features.base import FeatureSet
 from tensorese.features.lowered import LoweredCache
 from tensorese.features.programs import DataError, ProgramSet
@@ -61,12 +63,16 @@ def ready_for(
         known = cache
     assert known is not None  # some program has a home
     if not any(programs.ids[k] in known for k in np.flatnonzero(wanted)):
-        raise DataError(
-            "a model of lowered programs needs programs that TVM can replay, but none of these "
-            f"{len(programs):,} is one: imported logs cannot be lowered; give records that were "
-            "collected or tuned here"
-        )
+        raise _none_of(programs)
     return replace(programs, lowered=known.of_programs(programs))
+
+
+def _none_of(programs: ProgramSet) -> DataError:
+    return DataError(
+        "a model of lowered programs needs programs that TVM can replay, but none of these "
+        f"{len(programs):,} is one: imported logs cannot be lowered; give records that were "
+        "collected or tuned here"
+    )
 
 
 def _filled(
@@ -122,8 +128,14 @@ def _targets(programs: ProgramSet, stores: Sequence[Store]) -> dict[str, Target]
 
     One stands for all CPUs: what TVM says of a program's loops and buffers is the same.
     """
-    texts = {name: text for store in stores for name, text in store.targets().items()}
-    wanted = {name: Target.from_json(texts[name]) for name in programs.platforms}
+    known: dict[str, Target] = {}
+    for store in stores:
+        for name, text in store.targets().items():
+            with suppress(TargetError, ValueError):  # Ansor's are no objects
+                known[name] = Target.from_json(text)
+    if not known.keys() >= set(programs.platforms):
+        raise _none_of(programs)
+    wanted = {name: known[name] for name in programs.platforms}
     if not all(target.is_cpu for target in wanted.values()):
         if len(wanted) > 1:
             raise DataError(
@@ -131,8 +143,7 @@ def _targets(programs: ProgramSet, stores: Sequence[Store]) -> dict[str, Target]
                 f"{', '.join(wanted)}; name one of them with --platform"
             )
         return wanted
-    others = {name: Target.from_json(text) for name, text in texts.items() if name not in wanted}
-    return wanted | {name: target for name, target in others.items() if target.is_cpu}
+    return wanted | {name: target for name, target in known.items() if target.is_cpu}
 
 
 def _homes(programs: ProgramSet, stores: Sequence[Store]) -> dict[str, Store]:
