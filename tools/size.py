@@ -38,7 +38,7 @@ ROOMS = {
 LINES = {"src": 48_700, "benchmarks": 7_100, "tests": 29_300}
 
 # Bytes; docs without docs/log.
-BYTES = {"benchmarks/results": 4_300_000, "docs": 134_000, "tracked files": 46_000_000}
+BYTES = {"benchmarks/results": 4_300_000, "docs": 135_500, "tracked files": 46_000_000}
 
 
 def tracked(root: Path) -> list[str]:
