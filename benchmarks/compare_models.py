@@ -28,9 +28,10 @@ from typing import Any
 import numpy as np
 
 from common import ROOT, environment, machine_name, provenance, result_file
-from tensorese.evaluation.compare import ComparedRow, Comparison, RowFile
+from tensorese.evaluation.compare import Comparison
 from tensorese.evaluation.lowered_programs import Listener, ready_for
 from tensorese.evaluation.metrics import bootstrap
+from tensorese.evaluation.rows import ComparedRow, RowFile
 from tensorese.features.base import feature_set
 from tensorese.features.programs import read_programs
 from tensorese.models.base import CONFIG, load_model

@@ -9,8 +9,9 @@ from models_support import ensemble_model, physics_model
 
 from cpu_records_support import cpu_measurements
 from tensorese.cli import run
-from tensorese.evaluation.compare import RowFile, compare
+from tensorese.evaluation.compare import compare
 from tensorese.evaluation.costs import TRAINING, costs_of
+from tensorese.evaluation.rows import RowFile
 from tensorese.features.programs import DataError, read_programs
 from tensorese.models.base import Card, save_model
 from tensorese.records.store import Store

@@ -13,7 +13,8 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tensorese.evaluation.compare import Baselines, ComparedRow
+    from tensorese.evaluation.compare import Baselines
+    from tensorese.evaluation.rows import ComparedRow
 
 _PATH = click.Path(path_type=Path)
 _OWN = (Path("data/cpu"), Path("data/h200"))
