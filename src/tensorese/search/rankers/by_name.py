@@ -15,8 +15,9 @@ from tensorese.search.rankers.guided import AutoRanker, FeatureSource, GuidedRan
 from tensorese.search.rankers.online import OnlineRanker
 from tensorese.search.rankers.staged import Staged
 
-LOWERED = 64
-"""Programs of a sketch that are lowered at a time for a model that asks for it."""
+LOWERED, SHARE = 64, 1 / 16
+"""Programs of a sketch that are lowered at a time for a model that asks for it, at most, and of
+those that are ranked: a generation of a search is hundreds, and each costs TVM milliseconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,4 +118,4 @@ def guided(
 ) -> Ranker:
     """Starts from the model and learns from the run; steps aside where that is worse."""
     ranker = AutoRanker(GuidedRanker(model, head, features=features))
-    return Staged(draft or OnlineRanker(), ranker, LOWERED) if model.needs.lowers else ranker
+    return Staged(draft or OnlineRanker(), ranker, LOWERED, SHARE) if model.needs.lowers else ranker
