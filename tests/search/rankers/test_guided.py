@@ -161,6 +161,15 @@ def test_a_model_that_lowers_judges_a_short_list_alone(tmp_path: Path) -> None:
     assert asked == [LOWERED, round(320 * SHARE), 3]
 
 
+def test_a_model_of_another_kind_of_target_is_refused(tmp_path: Path) -> None:
+    card = Card(targets={"h200": '{"kind":"cuda","arch":"sm_90"}'})
+    lowered = store_model(TenSetMLP, TenSetMLPConfig(width=8), ("h200",))
+    for k, model in enumerate((lowered, physics_model(("h200",), "cuda"))):
+        folder = save_model(tmp_path / str(k), model, card)
+        with pytest.raises(TuneError, match=r"is for cuda \(h200\) and this run for llvm"):
+            ranker_named(str(folder), Platform(name="lake-2c"), features=lambda *asked: None)
+
+
 def test_a_model_of_lowered_programs_needs_somebody_who_lowers(shelf: Path) -> None:
     lowered = store_model(TenSetMLP, TenSetMLPConfig(width=8), ("lake-2c",))
     folder = save_model(shelf / "verifier", lowered, Card())
