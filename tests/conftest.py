@@ -14,6 +14,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 import hypothesis
 import pytest
 
+from lowered_support import with_made_up
 from measurements_support import MeasurementMaker, matmul_measurement
 from synthetic_support import synthetic_measurements
 from tensorese.features.programs import ProgramSet, read_programs
@@ -58,4 +59,4 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> ProgramSet:
     folder: Path = tmp_path_factory.mktemp("toy")
     with Store.open(folder, create=True) as store:
         store.ingest(synthetic_measurements(platforms=("fast", "slow"), per_task=40))
-        return read_programs([store])
+        return with_made_up(read_programs([store]))

@@ -146,7 +146,7 @@ def test_many_tasks_at_once_or_a_word_why_not(name: str, sample: Sample) -> None
 def test_a_set_that_lowers_says_where_it_comes_from(name: str, sample: Sample) -> None:
     with pytest.raises(FeatureError, match="lower_programs"):
         extractor(name)
-    with pytest.raises(FeatureError, match="lower_programs"):
+    with pytest.raises(FeatureError, match="these were not; lower them"):
         of_programs(name, sample.programs)
 
 
@@ -158,13 +158,17 @@ def test_lowered_programs_have_rows_of_their_own(name: str, sample: Sample) -> N
     wanted = [m.program for m in sample.measurements]
     cache = lower_programs(sample.folder, wanted, sample.target)
     assert set(cache.statuses(sample.programs.ids)) == {LowerStatus.OK}
-    ragged = of_programs(name, sample.programs, lowered=cache)
+    ragged = of_programs(name, _with(sample, cache))
     assert isinstance(ragged, Ragged)
     _check_shape(feature_set(name).shape, ragged, len(sample.programs))
     assert ragged.counts.min() > 0
     assert len({cache[name].rows.tobytes() for name in sample.programs.ids}) > len(wanted) / 2
-    again = of_programs(name, sample.programs, lowered=LoweredCache(sample.folder, sample.target))
+    again = of_programs(name, _with(sample, LoweredCache(sample.folder, sample.target)))
     _check_equal(ragged, again)
+
+
+def _with(sample: Sample, cache: LoweredCache) -> ProgramSet:
+    return replace(sample.programs, lowered=cache.of_programs(sample.programs))
 
 
 def _rows(values: Any) -> npt.NDArray[Any]:

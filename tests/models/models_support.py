@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 from writer_support import micro_writer
 
-from tensorese.arrays import Floats32
+from lowered_support import made_up_rows
+from tensorese.arrays import Floats32, Ints
+from tensorese.features.lowered import COARSE, COLUMNS
 from tensorese.features.matrix import MatrixSpec
 from tensorese.features.physics import Machine, feature_names
 from tensorese.models.base import Model
 from tensorese.models.ensemble import Ensemble, Member
 from tensorese.models.physics_net import PhysicsConfig, PhysicsNet
+from tensorese.models.store_network import StoreModel
+from tensorese.models.store_trees import LightGBM, Objective, StoreTrees, XGBoost
+from tensorese.models.tenset_mlp import TenSetMLP, TenSetMLPConfig
 from tensorese.models.tlp import MTLTLP, TLP, TLPConfig, TLPNetwork
 from tensorese.models.trees import LEAF, Forest, Trees
+from tensorese.records.nouns import Sketch, Workload
 
 PLATFORMS = ("one-1c", "two-2c")
 
@@ -102,6 +109,46 @@ def tlp_model(
     return TLP(network) if len(platforms) == 1 else MTLTLP(network)
 
 
+def store_model(
+    cls: type[StoreModel], config: Any, platforms: tuple[str, ...] = PLATFORMS
+) -> StoreModel:
+    """A network on lowered programs with random weights and columns that were fitted."""
+    torch.manual_seed(0)
+    model = cls.new(config, platforms)
+    model.network.fit_columns(made_up_rows("w", "s", [(k, 2 * k, k % 3) for k in range(40)]))
+    model.network.eval()
+    return model
+
+
+def store_trees_model(
+    cls: type[StoreTrees], objective: Objective, platforms: tuple[str, ...] = PLATFORMS
+) -> StoreTrees:
+    """Every column counts a little."""
+    columns = COLUMNS + len(COARSE) if objective == "pack-sum" else 2 * COLUMNS + 1 + len(COARSE)
+    return cls(objective, {name: _every_column(columns, k) for k, name in enumerate(platforms)})
+
+
+def _every_column(columns: int, seed: int) -> Forest:
+    rng = np.random.default_rng(seed)
+    nodes = np.tile(np.array([0, 1, 2]), (columns, 1))
+    return Forest(
+        {
+            "feature": np.where(nodes == 0, np.arange(columns)[:, None], LEAF),
+            "threshold": np.where(nodes == 0, rng.normal(3, 2, (columns, 1)), 0.0),
+            "left": np.where(nodes == 0, 1, 0),
+            "right": np.where(nodes == 0, 2, 0),
+            "value": np.where(nodes == 0, 0.0, rng.random((columns, 3)) / (3 * columns)),
+        }
+    )
+
+
+def read_rows(model: Model, workload: Workload, sketch: Sketch, decisions: Ints) -> Any:
+    """What `model.read` gives, made up where the programs would be lowered."""
+    if model.needs.lowers:
+        return made_up_rows(workload.id, sketch.id, decisions.tolist())
+    return model.read(workload, sketch, decisions)
+
+
 Maker = Callable[[MatrixSpec, Machine, tuple[str, ...]], Model]
 MAKERS: dict[str, Maker] = {
     "tlp": lambda spec, machine, platforms: tlp_model(spec, platforms[:1]),
@@ -110,5 +157,10 @@ MAKERS: dict[str, Maker] = {
     "trees": lambda spec, machine, platforms: trees_model(platforms, machine),
     "ensemble": lambda spec, machine, platforms: ensemble_model(platforms, machine),
     "tlm": lambda spec, machine, platforms: micro_writer(platforms),
+    "tenset-mlp": lambda spec, machine, platforms: store_model(
+        TenSetMLP, TenSetMLPConfig(width=24), platforms
+    ),
+    "xgboost": lambda spec, machine, platforms: store_trees_model(XGBoost, "pack-sum", platforms),
+    "lightgbm": lambda spec, machine, platforms: store_trees_model(LightGBM, "rank", platforms),
 }
 """By kind: of programs with this spec and machine."""

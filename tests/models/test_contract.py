@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from models_support import MAKERS
+from models_support import MAKERS, read_rows
 
 from tensorese.features.programs import ProgramSet
 from tensorese.models.base import Card, Model, ModelError, kinds, load_model, save_model
@@ -41,12 +41,12 @@ def test_one_sketch_scores_as_in_a_mixed_set(kind: str, toy: ProgramSet) -> None
     whole = model.rank(model.read_all(toy), platform)
     for k in (0, len(toy.pairs) - 1):
         pair = toy.pairs[k]
-        inputs = model.read(toy.workloads[pair.workload], pair.sketch, toy.decisions[k])
+        inputs = read_rows(model, toy.workloads[pair.workload], pair.sketch, toy.decisions[k])
         np.testing.assert_allclose(
             model.rank(inputs, platform), whole[toy.members[k]], rtol=1e-4, atol=1e-5
         )
         empty = np.zeros((0, pair.sketch.n_decisions), dtype=np.int64)
-        nothing = model.read(toy.workloads[pair.workload], pair.sketch, empty)
+        nothing = read_rows(model, toy.workloads[pair.workload], pair.sketch, empty)
         assert model.rank(nothing, platform).shape == (0,)
 
 

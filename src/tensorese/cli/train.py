@@ -109,6 +109,7 @@ def train(
         wanted = {"features": features, **wanted}
     if corpora and kind != "tlm":
         raise click.UsageError(f"--corpus is for tlm, but {kind} learns from measurements alone")
+    from tensorese.cli.progress import lowering_told
     from tensorese.records.store import Store
     from tensorese.training.distributed import launched
     from tensorese.training.recipes.base import DataSelection, apply_settings, train_model
@@ -123,7 +124,7 @@ def train(
     recipe = recipe_class(kind).named(kind, preset, selection)
     recipe = apply_settings(recipe, wanted)
     opened = [Store.open(path) for path in stores]
-    with launched() as place:
+    with launched() as place, lowering_told() as listener:
         outcome = train_model(
             recipe,
             opened,
@@ -133,6 +134,7 @@ def train(
             command=" ".join(["tensorese", *sys.argv[1:]]),
             resume=resume,
             progress=_say if place.rank == 0 else None,
+            listener=listener,
             wrap=place.wrap,
             rank=place.rank,
             world=place.world,

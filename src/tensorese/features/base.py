@@ -27,7 +27,6 @@ from tensorese.features.context import context_of
 from tensorese.features.decisions import VERSION as DECISIONS_VERSION
 from tensorese.features.decisions import Named, named_features
 from tensorese.features.lowered import VERSION as LOWERED_VERSION
-from tensorese.features.lowered import LoweredCache
 from tensorese.features.lowered import Ragged as Ragged
 from tensorese.features.matrix import Context, Encoder, MatrixSpec, Template
 from tensorese.features.physics import MACHINES, Machine, feature_names, features_hash
@@ -102,18 +101,16 @@ def extract(
     return extractor(name)(workload, sketch, decisions)
 
 
-def of_programs(
-    name: str, programs: ProgramSet, *, lowered: LoweredCache | None = None
-) -> Features:
-    """A set of all programs, in their order; sets that lower are taken from the cache."""
+def of_programs(name: str, programs: ProgramSet) -> Features:
+    """A set of all programs, in their order; sets that lower were put there before."""
     entry = _entry(name)
     if entry.set.lowers:
-        if lowered is None:
+        if programs.lowered is None:
             raise FeatureError(
-                f"{name!r} is taken from a cache of lowered programs, but got none; make it with "
-                "measure.lowering.lower_programs"
+                f"{name!r} is read of programs that were lowered, but these were not; lower them "
+                "with evaluation.lowered_programs.ready_for"
             )
-        return lowered.of_programs(programs)
+        return programs.lowered
     if entry.of_programs is None:
         raise FeatureError(
             f"features of many tasks need common columns, but those of {name!r} are named by "

@@ -193,12 +193,21 @@ class LoweredCache:
 
     def __init__(self, folder: str | os.PathLike[str], target: Target) -> None:
         self.target = target
-        name = hashlib.sha256(target.to_json().encode()).hexdigest()[:8]
-        self.folder = Path(folder) / f"features-lowered-{VERSION}-{name}"
+        self.folder = self._place(folder, target)
         self._known: dict[str, Lowered] = {}
         self._fresh: dict[str, Lowered] = {}
         for path in sorted(self.folder.glob("*.parquet")):
             self._known.update(_read_part(path))
+
+    @staticmethod
+    def _place(folder: str | os.PathLike[str], target: Target) -> Path:
+        name = hashlib.sha256(target.to_json().encode()).hexdigest()[:8]
+        return Path(folder) / f"features-lowered-{VERSION}-{name}"
+
+    @classmethod
+    def size_of(cls, folder: str | os.PathLike[str], target: Target) -> int:
+        """Bytes that are known, without reading them."""
+        return sum(path.stat().st_size for path in cls._place(folder, target).glob("*.parquet"))
 
     def __len__(self) -> int:
         return len(self._known)
@@ -215,14 +224,24 @@ class LoweredCache:
         if lowered.status is not LowerStatus.INFRA_ERROR:
             self._fresh[program_id] = lowered
 
+    def absorb(self, other: LoweredCache) -> None:
+        """Knows what the other does, without writing it."""
+        self._known = other._known | self._known
+
     @property
     def n_unwritten(self) -> int:
         return len(self._fresh)
 
     def flush(self) -> None:
         if self._fresh:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            _write_part(self.folder / f"{uuid.uuid4().hex}.parquet", self._fresh)
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                _write_part(self.folder / f"{uuid.uuid4().hex}.parquet", self._fresh)
+            except OSError as error:
+                raise StoreError(
+                    f"lowered programs are kept beside their records, but {self.folder} cannot be "
+                    f"written ({error.strerror}); copy the store to where you may write"
+                ) from error
             self._fresh = {}
 
     def statuses(self, program_ids: Iterable[str]) -> list[LowerStatus]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,9 @@ from tensorese.features.physics import Machine
 from tensorese.language import Skeleton, skeleton
 from tensorese.records.nouns import Sketch, Status, Workload
 from tensorese.records.store import Split, Store
+
+if TYPE_CHECKING:
+    from tensorese.features.lowered import Ragged
 
 FAILED = frozenset(
     {
@@ -66,6 +69,8 @@ class ProgramSet:
     ids: tuple[str, ...]
     digest: str
     """Hash of program ids and labels: names the data in a model's card."""
+    lowered: Ragged | None = None
+    """Rows of the lowered programs, where somebody has asked for them."""
 
     def __len__(self) -> int:
         return len(self.pair)

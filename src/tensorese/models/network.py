@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -17,6 +17,20 @@ from torch import Tensor, nn
 
 from tensorese.features.matrix import Template
 from tensorese.features.programs import Encoded
+
+
+class Batch(Protocol):
+    """Programs as a network reads them: what the training loop does with them."""
+
+    def __len__(self) -> int: ...
+
+    def to(self, device: torch.device | str) -> Self: ...
+
+    def select(self, index: Tensor) -> Self: ...
+
+    def compact(self) -> Self:
+        """The same programs without what only others need."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

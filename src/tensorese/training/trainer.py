@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from tensorese.features.programs import DataError, Encoded, ProgramSet
-from tensorese.models.network import ProgramBatch, TorchNetwork, as_batch
+from tensorese.models.network import Batch, TorchNetwork, as_batch
 from tensorese.training import losses
 from tensorese.training.checkpoint import load_checkpoint, save_checkpoint
 from tensorese.training.groups import GroupConfig, Groups
@@ -138,12 +138,12 @@ class Trainer:
         self,
         model: TorchNetwork,
         programs: ProgramSet,
-        encoded: Encoded,
+        encoded: Encoded | Batch,
         *,
         train_tasks: Sequence[int],
         config: TrainConfig,
         device: str | torch.device = "cpu",
-        validate: Callable[[TorchNetwork, ProgramBatch], dict[str, float]] | None = None,
+        validate: Callable[[TorchNetwork, Any], dict[str, float]] | None = None,
         wrap: Callable[[nn.Module], nn.Module] | None = None,
         rank: int = 0,
         world: int = 1,
@@ -153,7 +153,8 @@ class Trainer:
         self.model = model.to(self.device)
         self.wrapped = wrap(self.model) if wrap else self.model
         self.rank, self.world = rank, world
-        self.batch = as_batch(encoded).to(self.device)
+        batch: Batch = as_batch(encoded) if isinstance(encoded, Encoded) else encoded
+        self.batch = batch.to(self.device)
         labels = make_labels(programs, train_tasks)
         self.labels = Labels(**{k: v.to(self.device) for k, v in vars(labels).items()})
         self.groups = Groups(

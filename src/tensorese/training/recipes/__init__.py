@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 _HOMES = {
     **{"tlp": "tlp", "mtl-tlp": "tlp", "physics": "physics"},
     **{"ensemble": "ensemble", "tlm": "tlm"},
+    **dict.fromkeys(("tenset-mlp",), "store_networks"),
+    **dict.fromkeys(("xgboost", "lightgbm"), "store_trees"),
 }
 _PRESETS = {
     **{"tlp": ("paper",), "mtl-tlp": ("paper",)},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,9 +14,12 @@ from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 import numpy as np
 
 from tensorese.errors import did_you_mean
+from tensorese.evaluation.costs import TRAINING
 from tensorese.evaluation.judge import judge_scores
+from tensorese.evaluation.lowered_programs import NOBODY, Listener, ready_for
 from tensorese.evaluation.metrics import summary
 from tensorese.evaluation.splits import by_network, by_operator, by_workload, check_disjoint
+from tensorese.features.base import FeatureSet
 from tensorese.features.programs import DataError, ProgramSet, read_programs
 from tensorese.models.base import Card, Model, save_model
 from tensorese.records.store import Store, lowerings
@@ -104,6 +108,10 @@ class Recipe(ABC):
 
     @abstractmethod
     def train(self, job: TrainingJob) -> Trained: ...
+
+    def needs(self) -> tuple[FeatureSet, ...]:
+        """What must be there before training: sets of lowered programs."""
+        return ()
 
     def fixed(self) -> Mapping[str, str]:
         """Settings that this preset does not take, and why."""
@@ -270,6 +278,7 @@ def train_model(
     command: str = "",
     resume: bool = False,
     progress: Progress | None = None,
+    listener: Listener = NOBODY,
     wrap: Any = None,
     rank: int = 0,
     world: int = 1,
@@ -277,6 +286,7 @@ def train_model(
     """Trains as the recipe says; the folder holds the model and, until done, a checkpoint."""
     programs = read_programs(stores, platforms=recipe.selection.platforms)
     sides = make_sides(programs, recipe.selection)
+    programs = ready_for(recipe.needs(), programs, stores, listener)
     out.mkdir(parents=True, exist_ok=True)
     state = out / CHECKPOINT
     if not resume and rank == 0:
@@ -293,8 +303,10 @@ def train_model(
         rank=rank,
         world=world,
     )
+    started = time.monotonic()
     trained = recipe.train(job)
-    metrics = {**trained.metrics, **_held_out_metrics(trained.model, programs, sides)}
+    spent = {TRAINING: time.monotonic() - started}
+    metrics = {**spent, **trained.metrics, **_held_out_metrics(trained.model, programs, sides)}
     if rank == 0:
         card = _card(recipe, job, trained, metrics, command)
         save_model(out, trained.model, card, half=trained.half)
