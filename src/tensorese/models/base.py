@@ -44,6 +44,7 @@ _HOMES = {
     "ensemble": "ensemble",
     "tlm": "tlm",
     "tenset-mlp": "tenset_mlp",
+    **{"atformer": "atformer", "pacm": "pacm", "lstm": "lstm", "mha": "mha", "tabnet": "tabnet"},
 }
 """Module of this room that registers a kind: imported when the kind is first used."""
 _KINDS: dict[str, type[Model]] = {}

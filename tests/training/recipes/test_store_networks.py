@@ -36,9 +36,17 @@ def lowered(tmp_path_factory: pytest.TempPathFactory) -> ProgramSet:
     return with_made_up(cpu_programs(tmp_path_factory.mktemp("lakes")))
 
 
+SMALL = {
+    "atformer": {"width": "32", "heads": "2"},
+    "mha": {"width": "32", "heads": "2", "epochs": "12"},
+    "tabnet": {"width": "32", "decide": "8", "steps": "2", "momentum": "0.2", "epochs": "12"},
+}
+"""By kind, where the published sizes take long."""
+
+
 def _recipe(kind: str, **settings: str) -> Recipe:
     recipe = recipe_class(kind).named(kind, "default", DataSelection())
-    return apply_settings(recipe, {**QUICK, **settings})
+    return apply_settings(recipe, {**QUICK, **SMALL.get(kind, {}), **settings})
 
 
 def _job(programs: ProgramSet, checkpoint: Path | None = None) -> TrainingJob:
