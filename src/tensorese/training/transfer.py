@@ -106,6 +106,14 @@ def sizes_of(folder: Path, theirs: Config, mine: Config, usual: Config) -> Confi
     return replace(theirs, **changes)
 
 
+def same_features(start: Start, ours: str, theirs: str) -> None:
+    if ours != theirs:
+        raise TransferError(
+            f"a run goes on with the features of {start.folder}, but these are {theirs} and the "
+            f"records or settings ask for {ours}; give others, or train without --init"
+        )
+
+
 def still(parts: Iterable[str], freeze: Freeze) -> tuple[str, ...]:
     """Of a network's parts, two of which are "encoder" and "head", those that stay as they are."""
     if freeze == "all-but-head":
