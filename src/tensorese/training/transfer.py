@@ -11,15 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from tensorese.errors import TensoreseError, did_you_mean
 from tensorese.models.base import Model, Tensors, load_model
 from tensorese.models.catalog import distance, target_of
 from tensorese.records.store import Store
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 Freeze: TypeAlias = Literal["none", "encoder", "all-but-head"]
 FREEZES: tuple[Freeze, ...] = get_args(Freeze)
@@ -27,9 +24,6 @@ FAMILIES = {"mtl-tlp": "tlp"}
 """Kinds that are one network with one head or several."""
 _FREE = frozenset({"hidden", "dropout", "noise", "physics_noise"})
 """Settings of training alone: with others the weights are the same function."""
-
-
-Config = TypeVar("Config", bound="DataclassInstance")
 
 
 class TransferError(TensoreseError):
@@ -90,9 +84,11 @@ def _family(kind: str) -> str:
     return FAMILIES.get(kind, kind)
 
 
-def sizes_of(folder: Path, theirs: Config, mine: Config, usual: Config) -> Config:
-    """The other model's sizes with this run's settings of training; a size that was set here, and
-    is another one there, is refused."""
+def sizes_of(folder: Path, theirs: Any, mine: Any, usual: Any) -> Any:
+    """Of dataclasses: the other model's sizes with this run's settings of training.
+
+    A size that was set here and is another one there is refused.
+    """
     changes = {}
     for item in fields(mine):
         old, new = getattr(theirs, item.name), getattr(mine, item.name)
