@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
-from tensorese.features.lowered import COARSE, COLUMNS, Ragged
-from tensorese.features.programs import ProgramSet
+from tensorese.features.lowered import (
+    COARSE,
+    COLUMNS,
+    Lowered,
+    LoweredCache,
+    LowerStatus,
+    Ragged,
+)
+from tensorese.features.programs import ProgramSet, read_programs
 from tensorese.records.nouns import program_id
+from tensorese.records.store import Store
+from tensorese.targets import Target
 
 MOST = 4
 """Stores of a program; one in thirteen has none."""
@@ -46,6 +56,19 @@ def made_up_of(programs: ProgramSet) -> Ragged:
 
 def with_made_up(programs: ProgramSet) -> ProgramSet:
     return replace(programs, lowered=made_up_of(programs))
+
+
+def keep_made_up(folder: Path) -> None:
+    """Beside a store of CPU programs, as if they had been lowered for its first platform."""
+    with Store.open(folder) as store:
+        programs = read_programs([store], split="all")
+        target = Target.from_json(store.targets()[programs.platforms[0]])
+    ragged, cache = made_up_of(programs), LoweredCache(folder, target)
+    for k, name in enumerate(programs.ids):
+        rows = ragged.take(np.array([k])).values
+        status = LowerStatus.OK if len(rows) else LowerStatus.NO_ROWS
+        cache.add(name, Lowered(status, rows))
+    cache.flush()
 
 
 def made_up_rows(workload: str, sketch: str, decisions: Sequence[Sequence[int]]) -> Ragged:

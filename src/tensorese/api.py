@@ -7,12 +7,14 @@ import importlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tensorese.errors import TargetError
 from tensorese.measure.cores import alone_on
 from tensorese.measure.crew import start_early
+from tensorese.measure.lowering import RowSource, lowering_farm
 from tensorese.measure.peak import known_peak
 from tensorese.measure.tuning_farm import IN_NETWORK, TUNING, TuningFarm
 from tensorese.records.run_folder import HEAD, INPUTS, MODEL, claim_run
@@ -24,6 +26,7 @@ from tensorese.search.loop.instant import KNOWN, choose_instantly, judges_named
 from tensorese.search.loop.tune_tasks import RunOutcome, tune_tasks
 from tensorese.search.proposers.by_name import DEFAULT, check_name
 from tensorese.search.rankers.by_name import ranker_named
+from tensorese.search.rankers.guided import read_lowered
 from tensorese.targets import Target, usable_cores
 from tensorese.tvm_env import import_tvm
 
@@ -120,7 +123,12 @@ def tune(
         records = stack.enter_context(open_records([Path(one) for one in warm], where.name))
         # It comes up while the model is read.
         farm = stack.enter_context(TuningFarm(parsed, farm_config, platform=where))
-        chosen, remark = ranker_named(ranker, where) if isinstance(ranker, str) else (ranker, "")
+        lowered = read_lowered(RowSource(parsed, lambda: farm))
+        chosen, remark = (
+            ranker_named(ranker, where, features=lowered)
+            if isinstance(ranker, str)
+            else (ranker, "")
+        )
         from tensorese.workloads import load_network, tasks_of
 
         reading = time.monotonic()
@@ -178,9 +186,18 @@ def _tune_instantly(
 ) -> RunOutcome:
     """`tune` with nothing measured: no farm, and no device where one is lacking."""
     where = target.platform(platform)
-    with open_records([*map(Path, warm), KNOWN], where.name) as records:
+    with ExitStack() as stack:
+        records = stack.enter_context(open_records([*map(Path, warm), KNOWN], where.name))
+        # A farm comes up only for a model that reads lowered programs.
+        farm = cache(lambda: stack.enter_context(lowering_farm(target)))
         judges, remarks = judges_named(
-            ranker, proposer, where, records, on_cpu=target.is_cpu, seed=config.seed
+            ranker,
+            proposer,
+            where,
+            records,
+            on_cpu=target.is_cpu,
+            seed=config.seed,
+            features=read_lowered(RowSource(target, farm)),
         )
         from tensorese.workloads import load_network, tasks_of
 

@@ -11,7 +11,9 @@ import pytest
 from models_support import MAKERS, ensemble_model, physics_model
 
 from cpu_records_support import cpu_measurements
+from lowered_support import keep_made_up
 from tensorese.cli import run
+from tensorese.evaluation.lowered_programs import ready_for
 from tensorese.features.programs import read_programs
 from tensorese.models.base import Card, kinds, save_model
 from tensorese.records.store import Store
@@ -26,6 +28,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("records") / "store"
     with Store.open(folder, create=True) as store:
         store.ingest(cpu_measurements(PLATFORMS, tasks=4, split="test"))
+    keep_made_up(folder)
     return folder
 
 
@@ -82,7 +85,8 @@ def test_score_prints_every_program_by_any_kind(
 ) -> None:
     with Store.open(store) as opened:
         programs = read_programs([opened], split="all")
-    made = MAKERS[kind](programs.spec(), "cpu", PLATFORMS)
+        made = MAKERS[kind](programs.spec(), "cpu", PLATFORMS)
+        programs = ready_for([made.needs], programs, [opened])
     folder = save_model(tmp_path / kind, made, Card())
     capsys.readouterr()
     assert run(["score", str(folder), str(store), "--platform", "lake-1c"]) == 0

@@ -11,7 +11,9 @@ import pytest
 from models_support import MAKERS, ensemble_model, physics_model, trees_model
 
 from cpu_records_support import cpu_measurements
+from lowered_support import keep_made_up
 from tensorese.evaluation.compare import ComparedRow, Comparison, compare
+from tensorese.evaluation.lowered_programs import ready_for
 from tensorese.features.programs import DataError, ProgramSet, read_programs
 from tensorese.models.base import Card, kinds, save_model
 from tensorese.records.store import Store
@@ -29,6 +31,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store.ingest(cpu_measurements(PLATFORMS, tasks=8))
         store.ingest(cpu_measurements(PLATFORMS, tasks=4, split="test", seed=1))
         store.ingest(cpu_measurements(("zen-2c",), tasks=4, split="test", seed=1))
+    keep_made_up(folder)
     return folder
 
 
@@ -63,7 +66,8 @@ def test_every_kind_of_folder_is_judged(kind: str, store: Path, tmp_path: Path) 
         folder = save_model(tmp_path / kind, made, Card())
         rows = _rows(compare([opened], [folder], platforms=["lake-1c"]), kind)
         comparison = Comparison(opened, ["lake-1c"])
-        scores = made.rank(made.read_all(comparison.programs), "lake-1c").astype(np.float64)
+        programs = ready_for([made.needs], comparison.programs, [opened])
+        scores = made.rank(made.read_all(programs), "lake-1c").astype(np.float64)
     wanted = [result.ratio(1) for result in comparison.judge("lake-1c", scores)]
     assert rows["lake-1c"].figures["top1"] == pytest.approx(np.mean(wanted), abs=0.05)
     assert rows["lake-1c"].note == ""

@@ -8,6 +8,7 @@ import pytest
 from models_support import MAKERS, physics_model
 
 from cpu_records_support import cpu_measurements
+from lowered_support import keep_made_up
 from tensorese.evaluation.evaluate import evaluate_model
 from tensorese.features.programs import DataError, read_programs
 from tensorese.models.base import Card, ModelError, kinds, load_model
@@ -25,6 +26,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("records")
     with Store.open(folder, create=True) as store:
         store.ingest(cpu_measurements(PLATFORMS, tasks=6))
+    keep_made_up(folder)
     return folder
 
 

@@ -11,6 +11,7 @@ from writer_support import micro_writer
 
 from lowered_support import made_up_rows
 from tensorese.arrays import Floats32, Ints
+from tensorese.features.lowered import COARSE, COLUMNS
 from tensorese.features.matrix import MatrixSpec
 from tensorese.features.physics import Machine, feature_names
 from tensorese.models.atformer import ATFormer, ATFormerConfig
@@ -21,6 +22,7 @@ from tensorese.models.mha import MHA, MHAConfig
 from tensorese.models.pacm import PaCM, PaCMConfig
 from tensorese.models.physics_net import PhysicsConfig, PhysicsNet
 from tensorese.models.store_network import StoreModel
+from tensorese.models.store_trees import LightGBM, Objective, StoreTrees, XGBoost
 from tensorese.models.tabnet import TabNet, TabNetConfig
 from tensorese.models.tenset_mlp import TenSetMLP, TenSetMLPConfig
 from tensorese.models.tlp import MTLTLP, TLP, TLPConfig, TLPNetwork
@@ -123,6 +125,28 @@ def store_model(
     return model
 
 
+def store_trees_model(
+    cls: type[StoreTrees], objective: Objective, platforms: tuple[str, ...] = PLATFORMS
+) -> StoreTrees:
+    """Every column counts a little."""
+    columns = COLUMNS + len(COARSE) if objective == "pack-sum" else 2 * COLUMNS + 1 + len(COARSE)
+    return cls(objective, {name: _every_column(columns, k) for k, name in enumerate(platforms)})
+
+
+def _every_column(columns: int, seed: int) -> Forest:
+    rng = np.random.default_rng(seed)
+    nodes = np.tile(np.array([0, 1, 2]), (columns, 1))
+    return Forest(
+        {
+            "feature": np.where(nodes == 0, np.arange(columns)[:, None], LEAF),
+            "threshold": np.where(nodes == 0, rng.normal(3, 2, (columns, 1)), 0.0),
+            "left": np.where(nodes == 0, 1, 0),
+            "right": np.where(nodes == 0, 2, 0),
+            "value": np.where(nodes == 0, 0.0, rng.random((columns, 3)) / (3 * columns)),
+        }
+    )
+
+
 def read_rows(model: Model, workload: Workload, sketch: Sketch, decisions: Ints) -> Any:
     """What `model.read` gives, made up where the programs would be lowered."""
     if model.needs.lowers:
@@ -154,5 +178,7 @@ MAKERS: dict[str, Maker] = {
     "tabnet": lambda spec, machine, platforms: store_model(
         TabNet, TabNetConfig(width=24, decide=8, steps=2), platforms
     ),
+    "xgboost": lambda spec, machine, platforms: store_trees_model(XGBoost, "pack-sum", platforms),
+    "lightgbm": lambda spec, machine, platforms: store_trees_model(LightGBM, "rank", platforms),
 }
 """By kind: of programs with this spec and machine."""

@@ -12,8 +12,8 @@ from models_support import MAKERS
 from tensorese.features.lowered import COLUMNS, Ragged
 from tensorese.features.programs import ProgramSet
 from tensorese.models import store_network
-from tensorese.models.base import kinds, model_class
-from tensorese.models.store_network import LOWEST, StoreBatch, StoreModel, blocks
+from tensorese.models.base import LOWEST, kinds, model_class
+from tensorese.models.store_network import StoreBatch, StoreModel, blocks
 
 pytestmark = pytest.mark.null
 

@@ -38,6 +38,7 @@ def compare(
     as_json: bool,
 ) -> None:
     """Judge models on the rows marked as test: top-k beside random order and the noise."""
+    from tensorese.cli.progress import lowering_told
     from tensorese.evaluation import compare as comparing
     from tensorese.models.catalog import kept_models
     from tensorese.records.store import Store
@@ -59,7 +60,7 @@ def compare(
             again=others,
             networks=networks,
             baselines=_trees() if trees else None,
-            say=lambda text: click.echo(text, err=True),
+            listener=stack.enter_context(lowering_told()),
         )
     if as_json:
         click.echo(json.dumps([row.to_dict() for row in rows]))

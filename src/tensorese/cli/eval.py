@@ -28,6 +28,7 @@ def evaluate(
     as_json: bool,
 ) -> None:
     """Judge a model on the store's workloads outside its training list."""
+    from tensorese.cli.progress import lowering_told
     from tensorese.evaluation.evaluate import evaluate_model
     from tensorese.models.base import load_model
     from tensorese.records.store import Store
@@ -35,7 +36,14 @@ def evaluate(
     loaded = load_model(model)
     with ExitStack() as stack:
         opened = [stack.enter_context(Store.open(path)) for path in stores]
-        result = evaluate_model(loaded, opened, platform=platform, thin=thin, networks=networks)
+        result = evaluate_model(
+            loaded,
+            opened,
+            platform=platform,
+            thin=thin,
+            networks=networks,
+            listener=stack.enter_context(lowering_told()),
+        )
     if as_json:
         click.echo(json.dumps(result))
         return

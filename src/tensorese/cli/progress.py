@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import click
 
 if TYPE_CHECKING:
+    from tensorese.evaluation.lowered_programs import Listener
     from tensorese.measure.session import MeasuredTally
 
 T = TypeVar("T")
@@ -111,3 +113,23 @@ class Trials(Steps):
         failed = sum(n for status, n in tally.by_status.items() if status not in _FINE)
         text = f"{self.label} ({failed} failed)" if failed else ""
         self.show(len(tally.measured) + tally.known, len(tally.measured), text)
+
+
+@contextmanager
+def lowering_told() -> Iterator[Listener]:
+    """Who asks for lowered programs says what is done, and how far it is."""
+    from tensorese.evaluation.lowered_programs import Listener
+
+    with ExitStack() as stack:
+        shown: list[Steps] = []
+        known = 0
+
+        def progress(done: int, total: int) -> None:
+            nonlocal known
+            if not shown or shown[0].total != total:
+                stack.close()
+                shown[:] = [stack.enter_context(Steps(total, "lowering programs"))]
+                known = done
+            shown[0].show(done, done - known)
+
+        yield Listener(say=lambda text: click.echo(text, err=True), progress=progress)

@@ -15,6 +15,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--platform", help="Which head; needed when the model has several.")
 def score(model: Path, records: Path, platform: str | None) -> None:
     """Print score, workload and program id of every program of a store; higher is faster."""
+    from tensorese.cli.progress import lowering_told
     from tensorese.evaluation.inputs import Inputs
     from tensorese.features.programs import read_programs
     from tensorese.models.base import ModelError, load_model
@@ -27,8 +28,9 @@ def score(model: Path, records: Path, platform: str | None) -> None:
         )
     head = platform or loaded.platforms[0]
     loaded.head_index(head)
-    with Store.open(records) as store:
+    with Store.open(records) as store, lowering_told() as listener:
         programs = read_programs([store], split="all")
-    scores = Inputs(programs).scores(loaded, head).tolist()
+        inputs = Inputs(programs, [store], listener, failed=True)
+        scores = inputs.scores(loaded, head).tolist()
     for value, task, name in zip(scores, programs.task, programs.ids, strict=True):
         click.echo(f"{value:.5f}\t{programs.tasks[task]}\t{name}")

@@ -115,6 +115,7 @@ def train(
         raise click.UsageError(f"--corpus is for tlm, but {kind} learns from measurements alone")
     if freeze is not None and init is None:
         raise click.UsageError("--freeze is for a run that goes on from a model; name it by --init")
+    from tensorese.cli.progress import lowering_told
     from tensorese.records.store import Store
     from tensorese.training.distributed import launched
     from tensorese.training.recipes.base import DataSelection, apply_settings, train_model
@@ -131,7 +132,7 @@ def train(
     recipe = apply_settings(recipe, wanted)
     start = read_start(init, freeze or "none", kind, recipe.freezes) if init else None
     opened = [Store.open(path) for path in stores]
-    with launched() as place:
+    with launched() as place, lowering_told() as listener:
         outcome = train_model(
             recipe,
             opened,
@@ -142,6 +143,7 @@ def train(
             resume=resume,
             start=start,
             progress=_say if place.rank == 0 else None,
+            listener=listener,
             wrap=place.wrap,
             rank=place.rank,
             world=place.world,

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from tensorese.evaluation.inputs import Inputs
 from tensorese.evaluation.judge import judge_scores
+from tensorese.evaluation.lowered_programs import NOBODY, Listener
 from tensorese.evaluation.metrics import TaskResult, summary
 from tensorese.evaluation.networks import network_use, pool, pooled_ratio
 from tensorese.evaluation.noise import latencies, measured_twice, tasks_of_programs, top_ratios
@@ -83,13 +84,14 @@ class Comparison:
         platforms: Sequence[str] = (),
         again: Sequence[Store] = (),
         networks: Path | None = None,
+        listener: Listener = NOBODY,
     ) -> None:
         self.store, self.again = store, again
         known = tuple(name for name in sorted(store.platforms()) if not platforms)
         self.programs = read_programs([store], platforms=platforms or known, split="test")
         self.use = network_use(store, self.programs.tasks, networks)
         self.targets = store.targets()
-        self.inputs = Inputs(self.programs)
+        self.inputs = Inputs(self.programs, [store], listener)
         self._twice: dict[str, Twice | None] = {}
 
     def judge(self, platform: str, scores: Scores) -> list[TaskResult]:
@@ -203,7 +205,7 @@ def compare(
     again: Sequence[Store] = (),
     networks: Path | None = None,
     baselines: Baselines | None = None,
-    say: Callable[[str], None] = lambda text: None,
+    listener: Listener = NOBODY,
 ) -> list[ComparedRow]:
     """Stores that hold none of the platforms are passed over."""
     loaded = [(path.name, load_model(path)) for path in models]
@@ -212,11 +214,11 @@ def compare(
         mine = [name for name in platforms if name in store.platforms()]
         if platforms and not mine:
             continue
-        comparison = Comparison(store, mine, again, networks)
+        comparison = Comparison(store, mine, again, networks, listener)
         for name, model in loaded:
             check_unseen(comparison.programs, model, name)
         for platform in comparison.programs.platforms:
-            say(f"{platform}: {len(comparison.programs.tasks)} test tasks")
+            listener.say(f"{platform}: {len(comparison.programs.tasks)} test tasks")
             rows.append(comparison.random(platform))
             rows.append(comparison.oracle(platform))
             rows += [comparison.model(platform, model, name) for name, model in loaded]

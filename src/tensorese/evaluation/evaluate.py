@@ -8,10 +8,11 @@ from typing import Any
 
 from tensorese.evaluation.inputs import Inputs, of_tasks
 from tensorese.evaluation.judge import judge_scores
+from tensorese.evaluation.lowered_programs import NOBODY, Listener
 from tensorese.evaluation.metrics import TaskResult, summary
 from tensorese.evaluation.networks import network_use, pool
 from tensorese.evaluation.splits import check_disjoint
-from tensorese.features.programs import DataError, ProgramSet, read_programs
+from tensorese.features.programs import DataError, read_programs
 from tensorese.models.base import Model, ModelError
 from tensorese.records.networks import NetworkUse
 from tensorese.records.store import Store
@@ -24,6 +25,7 @@ def evaluate_model(
     platform: str | None = None,
     thin: bool = False,
     networks: Path | None = None,
+    listener: Listener = NOBODY,
 ) -> dict[str, Any]:
     """What `tensorese eval --json` prints; see docs/evaluation.md."""
     name = platform or _only_platform(stores, model.platforms)
@@ -33,7 +35,8 @@ def evaluate_model(
     unseen = [k for k, task in enumerate(programs.tasks) if task not in seen]
     check_disjoint(seen, [programs.tasks[k] for k in unseen], programs.workloads)
     judged = of_tasks(programs, unseen)
-    results = _results(model, judged, name, thin) if unseen else []
+    inputs = Inputs(judged, stores, listener)
+    results = _results(model, inputs, name, thin) if unseen else []
     if not results:
         raise DataError(
             "eval judges unseen workloads with at least five valid programs, but of "
@@ -51,8 +54,9 @@ def evaluate_model(
     }
 
 
-def _results(model: Model, programs: ProgramSet, platform: str, thin: bool) -> list[TaskResult]:
-    scores = Inputs(programs).scores(model, platform)
+def _results(model: Model, inputs: Inputs, platform: str, thin: bool) -> list[TaskResult]:
+    programs = inputs.programs
+    scores = inputs.scores(model, platform)
     return judge_scores(programs, platform, scores, range(len(programs.tasks)), thin=thin)
 
 

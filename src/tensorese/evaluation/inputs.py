@@ -9,22 +9,40 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.evaluation.lowered_programs import NOBODY, Listener, ready_for
 from tensorese.features.base import FeatureSet
 from tensorese.features.programs import ProgramSet
 from tensorese.models.base import Model
+from tensorese.records.store import Store
+
+
+def inputs_of(model: Model, programs: ProgramSet) -> Any:
+    """The one place where evaluation reads features."""
+    return model.read_all(programs)
 
 
 class Inputs:
-    """Of one program set."""
+    """Of one program set, from these stores; lowered when a model first asks for that."""
 
-    def __init__(self, programs: ProgramSet) -> None:
-        self.programs = programs
+    def __init__(
+        self,
+        programs: ProgramSet,
+        stores: Sequence[Store] = (),
+        listener: Listener = NOBODY,
+        *,
+        failed: bool = False,
+    ) -> None:
+        self.programs, self.stores = programs, stores
+        self.listener, self.failed = listener, failed
         self._read: dict[FeatureSet, Any] = {}
 
     def scores(self, model: Model, platform: str) -> npt.NDArray[np.float64]:
         """`[n]` by the model's head for `platform`."""
         if model.needs not in self._read:
-            self._read[model.needs] = model.read_all(self.programs)
+            programs = ready_for(
+                [model.needs], self.programs, self.stores, self.listener, failed=self.failed
+            )
+            self._read[model.needs] = inputs_of(model, programs)
         return model.rank(self._read[model.needs], platform).astype(np.float64)
 
 

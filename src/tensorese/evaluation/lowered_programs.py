@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -49,27 +49,35 @@ def ready_for(
     """
     if programs.lowered is not None or not any(one.lowers for one in needs):
         return programs
-    wanted = np.isfinite(programs.latency).any(1) | failed
-    each = _replayable(programs, wanted)
-    targets = _targets(programs, stores)
+    wanted = np.asarray(np.isfinite(programs.latency).any(1) | failed)
     homes = _homes(programs, stores)
-    target = _best_known(targets, stores)
+    target = _best_known(_targets(programs, stores), stores)
     known: LoweredCache | None = None
     for store in {id(home): home for home in homes.values()}.values():
-        mine = [one for one in each if homes[one.workload.id] is store]
-        cache = _filled(store, mine, target, listener)
+        mine = np.array([homes[name] is store for name in programs.tasks])[programs.task]
+        cache = _filled(store, programs, wanted & mine, target, listener)
         if known is not None:
             cache.absorb(known)
         known = cache
     assert known is not None  # some program has a home
+    if not any(programs.ids[k] in known for k in np.flatnonzero(wanted)):
+        raise DataError(
+            "a model of lowered programs needs programs that TVM can replay, but none of these "
+            f"{len(programs):,} is one: imported logs cannot be lowered; give records that were "
+            "collected or tuned here"
+        )
     return replace(programs, lowered=known.of_programs(programs))
 
 
 def _filled(
-    store: Store, programs: Sequence[Program], target: Target, listener: Listener
+    store: Store,
+    programs: ProgramSet,
+    wanted: npt.NDArray[np.bool_],
+    target: Target,
+    listener: Listener,
 ) -> LoweredCache:
     cache = LoweredCache(store.path, target)
-    missing = sum(program.id not in cache for program in programs)
+    missing = list(_missing(programs, wanted, cache))
     if not missing:
         return cache
     from tensorese.measure.lowering import lower_programs
@@ -77,31 +85,25 @@ def _filled(
     name = target.mcpu or target.arch or target.kind
     every = ", which stands for every CPU" if target.is_cpu else ""
     listener.say(
-        f"lowering {missing:,} of {len(programs):,} programs of {store.path} for {name}{every}; "
-        f"kept in {cache.folder}"
+        f"lowering {len(missing):,} of {wanted.sum():,} programs of {store.path} for {name}{every}"
+        f"; kept in {cache.folder}"
     )
-    return lower_programs(cache, programs, target, progress=listener.progress)
+    return lower_programs(cache, missing, target, progress=listener.progress)
 
 
-def _replayable(programs: ProgramSet, wanted: npt.NDArray[np.bool_]) -> list[Program]:
-    """Those that TVM can schedule; a set without any is refused."""
-    each: list[Program] = []
+def _missing(
+    programs: ProgramSet, wanted: npt.NDArray[np.bool_], cache: LoweredCache
+) -> Iterator[Program]:
+    """Those that nobody has lowered and TVM can schedule."""
     for pair, members, decisions in zip(
         programs.pairs, programs.members, programs.decisions, strict=True
     ):
         workload, sketch = programs.workloads[pair.workload], pair.sketch
-        if workload.module and sketch.dialect == "metaschedule":
-            rows = decisions[wanted[members]].tolist()
-            each += [
-                Program(workload=workload, sketch=sketch, decisions=tuple(row)) for row in rows
-            ]
-    if not each:
-        raise DataError(
-            "a model of lowered programs needs programs that TVM can replay, but none of these "
-            f"{len(programs):,} is one: imported logs cannot be lowered; give records that were "
-            "collected or tuned here"
-        )
-    return each
+        if not workload.module or sketch.dialect != "metaschedule":
+            continue
+        for index, row in zip(members.tolist(), decisions.tolist(), strict=True):
+            if wanted[index] and programs.ids[index] not in cache:
+                yield Program(workload=workload, sketch=sketch, decisions=tuple(row))
 
 
 def _targets(programs: ProgramSet, stores: Sequence[Store]) -> dict[str, Target]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import os
 import queue
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -17,17 +18,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tensorese.arrays import Floats32, Ints
 from tensorese.features.lowered import (
     COLUMNS,
     Lowered,
     LoweredCache,
     LowerStatus,
+    Ragged,
+    coarse_row,
     no_rows,
+    pack,
 )
 from tensorese.measure.config import CorePlan, FarmConfig
 from tensorese.measure.jobs import is_open, trace_of
 from tensorese.measure.wire import Message
-from tensorese.records.nouns import Program, Status
+from tensorese.records.nouns import Program, Sketch, Status, Workload
 from tensorese.targets import Target, usable_cores
 
 if TYPE_CHECKING:
@@ -35,6 +40,8 @@ if TYPE_CHECKING:
 
 FLUSH = 2000
 """Programs in one part of the cache: what a kill -9 may lose."""
+_KEPT = 8192
+"""Programs whose rows a search remembers, 100 MB or so."""
 _AT_ONCE = 256
 """Programs handed out together: what Ctrl-C waits for is what the workers are at."""
 
@@ -155,3 +162,37 @@ def lower_programs(
     finally:
         cache.flush()
     return cache
+
+
+class RowSource:
+    """Rows of a sketch's programs by warm workers, each lowered once: what a search asks for."""
+
+    def __init__(self, target: Target, farm: Callable[[], Farm]) -> None:
+        """`farm` gives the workers when the first program is lowered."""
+        self.target, self.farm = target, farm
+        self.seconds, self.asked = 0.0, 0
+        """Waited for workers, and for how many programs."""
+        self._known: dict[str, Lowered] = {}
+        self._coarse: dict[str, Floats32] = {}
+
+    def __call__(self, workload: Workload, sketch: Sketch, rows: Ints) -> Ragged:
+        programs = [
+            Program(workload=workload, sketch=sketch, decisions=tuple(row)) for row in rows.tolist()
+        ]
+        missing = {one.id: one for one in programs if one.id not in self._known}
+        if missing:
+            self._lower(list(missing.values()))
+        if workload.id not in self._coarse:
+            self._coarse[workload.id] = coarse_row(workload, self.target)
+        coarse = np.repeat(self._coarse[workload.id][None], len(rows), axis=0)
+        ragged = pack([self._known[one.id] for one in programs], coarse)
+        for name in list(self._known)[: max(0, len(self._known) - _KEPT)]:
+            del self._known[name]
+        return ragged
+
+    def _lower(self, programs: Sequence[Program]) -> None:
+        started = time.monotonic()
+        for index, lowered in self.farm().lower(programs):
+            self._known[programs[index].id] = lowered
+        self.seconds += time.monotonic() - started
+        self.asked += len(programs)

@@ -36,6 +36,8 @@ WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "card.md"
 Tensors: TypeAlias = Mapping[str, npt.NDArray[Any]]
 Section: TypeAlias = Mapping[str, Any]
 """JSON that one kind of model writes and reads."""
+LOWEST = np.float32(-1e4)
+"""Opinion of a program whose features cannot be had, since TVM cannot lower it."""
 _HOMES = {
     "tlp": "tlp",
     "mtl-tlp": "tlp",
@@ -45,6 +47,8 @@ _HOMES = {
     "tlm": "tlm",
     "tenset-mlp": "tenset_mlp",
     **{"atformer": "atformer", "pacm": "pacm", "lstm": "lstm", "mha": "mha", "tabnet": "tabnet"},
+    "xgboost": "store_trees",
+    "lightgbm": "store_trees",
 }
 """Module of this room that registers a kind: imported when the kind is first used."""
 _KINDS: dict[str, type[Model]] = {}

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tensorese.features.base import feature_set, feature_sets
 from tensorese.models.base import CONFIG, ModelError, read_config
 from tensorese.records.nouns import Platform
 
@@ -49,6 +50,8 @@ class Kept:
     target: dict[str, Any]
     heads: int
     """Of the whole model: one trained on several platforms has seen more."""
+    lowers: bool
+    """Whether it reads lowered programs."""
     place: int
     """Of the folders that were searched: the user's come before what ships."""
 
@@ -86,10 +89,16 @@ def _heads(folder: Path, place: int) -> list[Kept]:
             head=head,
             target=target_of(head, targets.get(head, "{}")),
             heads=len(config["platforms"]),
+            lowers=_lowers(config["features"]["name"]),
             place=place,
         )
         for head in config["platforms"]
     ]
+
+
+def _lowers(name: str) -> bool:
+    """Of a set that this program does not know loading says what is wrong."""
+    return name in feature_sets() and feature_set(name).lowers
 
 
 def choose(
@@ -98,14 +107,17 @@ def choose(
     *,
     kinds: Sequence[str] = (),
     damaged: dict[Path, str] | None = None,
+    lowered: bool = False,
 ) -> ModelChoice | None:
     """The platform's own model, else the nearest head of the same kind of target, else None.
 
-    Models that write programs are chosen only where their kind is named; folders in `damaged`,
+    Models that write programs are chosen only where their kind is named, those that read lowered
+    ones only where somebody lowers; folders in `damaged`,
     with what is wrong with them, never. More are added to it.
     """
     damaged = {} if damaged is None else damaged
     kept = [k for k in kept_models(folders, damaged) if k.folder not in damaged]
+    kept = [k for k in kept if lowered or not k.lowers]
     candidates = [k for k in kept if (k.kind in kinds if kinds else k.kind not in _WRITERS)]
     own = [k for k in candidates if k.head == platform.name]
     if own:

@@ -24,13 +24,11 @@ from torch import Tensor, nn
 from tensorese.arrays import Floats32
 from tensorese.features.base import Ragged, feature_set
 from tensorese.features.lowered import COARSE, COLUMNS
-from tensorese.models.base import Model, Tensors
+from tensorese.models.base import LOWEST, Model, Tensors
 from tensorese.models.network import TorchNetwork
 
 BLOCK_ROWS = 8192
 """Padded rows at once when scoring: what a layer gives for them stays in a CPU's caches."""
-LOWEST = np.float32(-1e4)
-"""Score of a program without rows: TVM cannot lower it, or it stores constants alone."""
 OUTLIER = 8.0  # standard deviations: further out it is all the same
 _COUNT_BITS = 20  # stores of a program fit into these
 _LEAST = 1e-4  # of spread: a column that never varied says nothing

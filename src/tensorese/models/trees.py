@@ -7,6 +7,7 @@ Shape legend: N programs, T trees, K nodes of the largest tree.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -157,6 +158,23 @@ def _unfolded(folded: Mapping[str, npt.NDArray[Any]]) -> Mapping[str, npt.NDArra
     }
 
 
+def tensors_of_forests(forests: Mapping[str, Forest]) -> Tensors:
+    return {
+        f"{platform}/{name}": part
+        for platform, forest in forests.items()
+        for name, part in _folded(forest).items()
+    }
+
+
+def forests_of_tensors(platforms: Sequence[str], tensors: Tensors) -> dict[str, Forest]:
+    forests = {}
+    for platform in platforms:
+        folded = {n: tensors[f"{platform}/{n}"] for n in ("feature", "right", "number")}
+        _check(folded)
+        forests[platform] = Forest(_unfolded(folded))
+    return forests
+
+
 @register
 class Trees(Model):
     """A forest a platform on one set of features; a forest predicts a program's share of
@@ -184,28 +202,45 @@ class Trees(Model):
         return {"features": self.needs.name}
 
     def tensors(self, *, half: bool) -> Tensors:
-        return {
-            f"{platform}/{name}": part
-            for platform, forest in self.forests.items()
-            for name, part in _folded(forest).items()
-        }
+        return tensors_of_forests(self.forests)
 
     @classmethod
     def build(
         cls, platforms: tuple[str, ...], section: Mapping[str, Any], tensors: Tensors
     ) -> Self:
-        forests = {}
-        for platform in platforms:
-            names = ("feature", "right", "number")
-            folded = {n: tensors[f"{platform}/{n}"] for n in names}
-            _check(folded)
-            forests[platform] = Forest(_unfolded(folded))
-        return cls(section["features"], forests)
+        return cls(section["features"], forests_of_tensors(platforms, tensors))
 
 
 def from_lightgbm(booster: Any) -> Forest:
     """The arrays of a trained booster; its features must never be missing or categorical."""
     return _packed([_flat(tree["tree_structure"]) for tree in booster.dump_model()["tree_info"]])
+
+
+def from_xgboost(booster: Any) -> Forest:
+    """The same of XGBoost's, grown with `base_score` 0; there what is below goes left."""
+    learner = json.loads(bytes(booster.save_raw("json")))["learner"]
+    grown = learner["gradient_booster"]["model"]["trees"]
+    return _packed([_below(tree) for tree in grown])
+
+
+def _below(tree: Mapping[str, Any]) -> list[Node]:
+    feature, left, right = (
+        tree[name] for name in ("split_indices", "left_children", "right_children")
+    )
+    number = np.asarray(tree["split_conditions"], dtype=np.float32)
+    threshold = np.nextafter(number, np.float32(-np.inf))  # at most this is below the number
+    nodes: list[Node] = []
+
+    def add(k: int) -> int:
+        place = len(nodes)
+        nodes.append((LEAF, 0.0, 0, 0, float(number[k])))
+        if left[k] != LEAF:
+            sides = add(left[k]), add(right[k])
+            nodes[place] = (feature[k], float(threshold[k]), *sides, 0.0)
+        return place
+
+    add(0)
+    return nodes
 
 
 def with_known(forest: Forest, known: Mapping[int, float]) -> Forest:

@@ -21,7 +21,8 @@ from tensorese.search.loop.tune_tasks import RunOutcome, head_of, select
 from tensorese.search.proposers.by_name import WRITING
 from tensorese.search.proposers.shortlist import Judges, Shortlist
 from tensorese.search.rankers.build_cost import BuildCostRanker
-from tensorese.search.rankers.by_name import guided, model_named
+from tensorese.search.rankers.by_name import model_named, starting_from
+from tensorese.search.rankers.guided import FeatureSource, read_here
 from tensorese.space.materialise import materialise
 from tensorese.targets import Target
 
@@ -43,6 +44,7 @@ def judges_named(
     *,
     on_cpu: bool,
     seed: int = 0,
+    features: FeatureSource = read_here,
 ) -> tuple[Judges, list[str]]:
     """Who decides, and lines for people on whom that is."""
     if not isinstance(ranker, str):
@@ -53,13 +55,13 @@ def judges_named(
             "--trials 0 needs a model to choose programs by, but got --model none; name auto or a "
             "model's folder, or measure with --trials N"
         )
-    named, passed_over = model_named(ranker, platform)
+    named, passed_over = model_named(ranker, platform, features=features)
     if named is None:
         raise TuneError(
             f"--trials 0 needs a model of {platform.name}'s kind, but none is there; measure with "
             "--trials N, or train one with `tensorese train`"
         )
-    judge = guided(named.model, named.head)
+    judge, line = starting_from(named, platform, features=features)
     writer = _writer(proposer, platform, seed)
     judges = Judges(
         ranker=BuildCostRanker(judge) if on_cpu else judge,
@@ -67,9 +69,10 @@ def judges_named(
         head=named.head,
         writer=writer,
         records=records,
+        features=features,
     )
     beside = "" if writer is not None else "; no model that writes programs is there for it"
-    return judges, [*passed_over, f"nothing is measured: {named.line} chooses{beside}"]
+    return judges, [*passed_over, f"nothing is measured: {line} chooses{beside}"]
 
 
 def _writer(proposer: str, platform: Platform, seed: int) -> TLMProposer | None:

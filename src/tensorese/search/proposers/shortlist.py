@@ -25,6 +25,7 @@ from tensorese.search.proposers.pool import score
 from tensorese.search.proposers.warm_start import has_relative, nearest, seeds
 from tensorese.search.rankers.blas import one_thread
 from tensorese.search.rankers.build_cost import BuildCostRanker, guessed_cost
+from tensorese.search.rankers.guided import FeatureSource, read_here
 
 if TYPE_CHECKING:
     from tensorese.search.proposers.tlm import TLMProposer
@@ -58,6 +59,8 @@ class Judges:
     writer: TLMProposer | None = None
     records: Sequence[Store] = ()
     """The nearest first."""
+    features: FeatureSource = read_here
+    """What the model reads of programs."""
 
 
 class Shortlist:
@@ -155,8 +158,8 @@ class Shortlist:
         if model is None:
             return score(state, self.judges.ranker, sketch, rows)[:, None]
         record = state.space.sketches[sketch].sketch
+        inputs = self.judges.features(model, state.workload, record, rows)
         with one_thread():
-            inputs = model.read(state.workload, record, rows)
             return model.by_member(inputs, self.judges.head).astype(np.float64)
 
     def _writers_vote(self, state: TaskState, candidates: Sequence[Proposal]) -> Floats64:

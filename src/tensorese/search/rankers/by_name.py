@@ -37,34 +37,65 @@ def ranker_named(
     """The ranker, and a line for people on what was chosen; `folders` are where `auto` looks."""
     if spec == "none":
         return OnlineRanker(), ""
-    named, passed_over = model_named(spec, platform, folders)
+    named, passed_over = model_named(spec, platform, folders, features)
     if named is not None:
-        line = f"starting from {named.line}"
-        return guided(named.model, named.head, features), "; ".join([*passed_over, line])
+        ranker, line = starting_from(named, platform, folders, features)
+        return ranker, "; ".join([*passed_over, f"starting from {line}"])
     line = f"no trained model is of {platform.name}'s kind: learning from this run alone"
     return OnlineRanker(), "; ".join([*passed_over, line])
 
 
+def starting_from(
+    named: Named,
+    platform: Platform,
+    folders: Sequence[Path] | None = None,
+    features: FeatureSource = read_here,
+) -> tuple[Ranker, str]:
+    """A model of lowered programs judges what a cheap one of the platform drafts."""
+    if not named.model.needs.lowers:
+        return guided(named.model, named.head, features), named.line
+    cheap, _ = _auto(platform, folders, lowered=False)
+    if cheap is None:
+        return guided(named.model, named.head, features), named.line
+    draft = guided(cheap.model, cheap.head)
+    line = f"{named.line}; it judges short lists of {cheap.line}"
+    return guided(named.model, named.head, features, draft), line
+
+
 def model_named(
-    spec: str, platform: Platform, folders: Sequence[Path] | None = None
+    spec: str,
+    platform: Platform,
+    folders: Sequence[Path] | None = None,
+    features: FeatureSource = read_here,
 ) -> tuple[Named | None, list[str]]:
     """The model of a folder, or for `auto` the one that fits the platform, if any does; and which
-    damaged ones were passed over."""
+    damaged ones were passed over. Where nobody lowers programs, no model that needs it is one."""
+    lowered = features is not read_here
     if spec == "auto":
-        return _auto(platform, folders)
+        return _auto(platform, folders, lowered=lowered)
     folder = Path(spec)
     if not folder.is_dir():
         raise TuneError(f"--model must be auto, none or a model's folder, but {spec!r} is none")
     model = load_model(folder)
+    if model.needs.lowers and not lowered:
+        raise TuneError(
+            f"a {model.kind} ranks lowered programs, which takes a farm's build workers, but there "
+            f"are none here; name a model of other features than {folder}, or auto"
+        )
     head = platform.name if platform.name in model.platforms else model.platforms[0]
     return Named(model=model, head=head, line=f"{folder}, {about(model)}, its head {head}"), []
 
 
-def _auto(platform: Platform, folders: Sequence[Path] | None) -> tuple[Named | None, list[str]]:
+def _auto(
+    platform: Platform, folders: Sequence[Path] | None, *, lowered: bool
+) -> tuple[Named | None, list[str]]:
     """The best model that can be loaded; a damaged one is passed over and named."""
     damaged: dict[Path, str] = {}
     named = None
-    while named is None and (choice := choose(platform, folders, damaged=damaged)) is not None:
+    while named is None:
+        choice = choose(platform, folders, damaged=damaged, lowered=lowered)
+        if choice is None:
+            break
         try:
             model = load_model(choice.folder)
         except ModelError as error:
@@ -81,7 +112,9 @@ def about(model: Model) -> str:
     return f"{article} {model.kind} on {model.needs.name} features"
 
 
-def guided(model: Model, head: str, features: FeatureSource = read_here) -> Ranker:
+def guided(
+    model: Model, head: str, features: FeatureSource = read_here, draft: Ranker | None = None
+) -> Ranker:
     """Starts from the model and learns from the run; steps aside where that is worse."""
     ranker = AutoRanker(GuidedRanker(model, head, features=features))
-    return Staged(OnlineRanker(), ranker, LOWERED) if model.needs.lowers else ranker
+    return Staged(draft or OnlineRanker(), ranker, LOWERED) if model.needs.lowers else ranker

@@ -35,6 +35,16 @@ def read_here(model: Model, workload: Workload, sketch: Sketch, rows: Ints) -> A
     return model.read(workload, sketch, rows)
 
 
+def read_lowered(lowered: Callable[[Workload, Sketch, Ints], Any]) -> FeatureSource:
+    """Rows of lowered programs from there, everything else computed here."""
+
+    def read(model: Model, workload: Workload, sketch: Sketch, rows: Ints) -> Any:
+        here = not model.needs.lowers
+        return read_here(model, workload, sketch, rows) if here else lowered(workload, sketch, rows)
+
+    return read
+
+
 class _Prior:
     """What the model says of one task, centred on what the run has measured of it."""
 

@@ -12,6 +12,7 @@ _HOMES = {
     **{"tlp": "tlp", "mtl-tlp": "tlp", "physics": "physics"},
     **{"ensemble": "ensemble", "tlm": "tlm"},
     **dict.fromkeys(("tenset-mlp", "atformer", "pacm", "lstm", "mha", "tabnet"), "store_networks"),
+    **dict.fromkeys(("xgboost", "lightgbm"), "store_trees"),
 }
 _PRESETS = {
     **{"tlp": ("paper",), "mtl-tlp": ("paper",)},
