@@ -84,10 +84,11 @@ def test_the_other_loss_and_mixed_batches_learn_too(
     assert pairs_in_order(model, lowered, OLD, _job(lowered).sides.held_out) > 0.65
 
 
+@pytest.mark.parametrize("kind", ["tenset-mlp", "pacm"])  # the latter's norms keep statistics
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(
-    lowered: ProgramSet, tmp_path: Path
+    kind: str, lowered: ProgramSet, tmp_path: Path
 ) -> None:
-    recipe, checkpoint = _recipe("tenset-mlp"), tmp_path / "checkpoint.safetensors"
+    recipe, checkpoint = _recipe(kind), tmp_path / "checkpoint.safetensors"
     whole = _train(recipe, lowered).model
     job = replace(_job(lowered, checkpoint), progress=kill_after(3))
     with pytest.raises(Killed):
