@@ -33,7 +33,7 @@ def made_up(programs: Sequence[tuple[str, Sequence[int]]]) -> Ragged:
         rng = np.random.default_rng(int(name, 16))
         count = 0 if int(name, 16) % 13 == 0 else int(rng.integers(1, MOST + 1))
         rows = np.zeros((count, COLUMNS), np.float32)
-        rows[:, : len(decisions)] = np.log2(1.0 + np.asarray(decisions))
+        rows[:, : len(decisions)] = np.log2(1.0 + np.abs(decisions))
         rows[:, : len(decisions) + NOISY] += rng.normal(0.0, 0.1, (count, len(decisions) + NOISY))
         values.append(rows)
         counts.append(count)

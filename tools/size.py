@@ -15,30 +15,30 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Lines of Python by room of src/tensorese; `modules` are the files beside the rooms.
 ROOMS = {
-    "cli": 2560,
+    "cli": 2620,
     "collect": 3200,
     "deploy": 2830,
-    "evaluation": 960,
-    "features": 2800,
+    "evaluation": 1330,
+    "features": 2840,
     "integrations": 430,
     "language": 2560,
     "iterate": 1900,
     "lowering": 510,
-    "measure": 5420,
-    "models": 2300,
-    "modules": 1060,
+    "measure": 5480,
+    "models": 2720,
+    "modules": 1080,
     "onboard": 500,
     "records": 3240,
     "report": 850,
-    "search": 4310,
+    "search": 4380,
     "space": 3500,
-    "training": 3240,
+    "training": 3620,
     "workloads": 5330,
 }
-LINES = {"src": 47_300, "benchmarks": 6_700, "tests": 28_500}
+LINES = {"src": 48_700, "benchmarks": 7_100, "tests": 29_300}
 
 # Bytes; docs without docs/log.
-BYTES = {"benchmarks/results": 4_300_000, "docs": 134_000, "tracked files": 46_000_000}
+BYTES = {"benchmarks/results": 4_300_000, "docs": 135_500, "tracked files": 46_000_000}
 
 
 def tracked(root: Path) -> list[str]:

@@ -12,8 +12,9 @@ from models_support import MAKERS, ensemble_model, physics_model, trees_model
 
 from cpu_records_support import cpu_measurements
 from lowered_support import keep_made_up
-from tensorese.evaluation.compare import ComparedRow, Comparison, compare
+from tensorese.evaluation.compare import Comparison, compare
 from tensorese.evaluation.lowered_programs import ready_for
+from tensorese.evaluation.rows import ComparedRow
 from tensorese.features.programs import DataError, ProgramSet, read_programs
 from tensorese.models.base import Card, kinds, save_model
 from tensorese.records.store import Store

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 from farm_support import good, host_target, tvm
-from tensorese.features.lowered import COLUMNS, LowerStatus
+from tensorese.features.lowered import COLUMNS, LowerStatus, coarse_row
 from tensorese.measure import lowering
 from tensorese.measure.base import Candidate
 from tensorese.measure.candidates import from_module
 from tensorese.measure.config import FarmConfig
 from tensorese.measure.farm import Farm
 from tensorese.measure.jobs import trace_of
-from tensorese.measure.lowering import from_death, lower_programs, lowering_farm
+from tensorese.measure.lowering import RowSource, from_death, lower_programs, lowering_farm
 from tensorese.records.nouns import Measurement, Program, Status
 from tensorese.records.store import Store
 from tensorese.space.replay import tune_context
@@ -172,6 +172,29 @@ def test_a_farm_lowers_beside_measuring() -> None:
         measurements = [measurement for _, measurement in ticket]
     assert {m.status for m in measurements} == {Status.OK}
     assert [lowered[k].status for k in range(6)] == [LowerStatus.OK] * 6
+
+
+def test_a_source_of_rows_lowers_each_program_once() -> None:
+    measurements = measured("cpu", "znver4-2c", 2)
+    program, target = measurements[0].program, Target.from_json(measurements[0].platform.target)
+    rows = np.array(
+        [m.program.decisions for m in measurements if m.program.sketch == program.sketch]
+    )
+    farms: list[Farm] = []
+    with lowering_farm(target, workers=1) as farm:
+
+        def given() -> Farm:
+            farms.append(farm)
+            return farm
+
+        source = RowSource(target, given)
+        assert len(source(program.workload, program.sketch, rows[:0])) == 0 and not farms
+        ragged = source(program.workload, program.sketch, np.concatenate([rows, rows]))
+        again = source(program.workload, program.sketch, rows)
+    assert len(farms) == 1 and source.asked == len(rows) and source.seconds > 0
+    assert len(ragged) == 2 * len(rows) and (ragged.counts > 0).all()
+    np.testing.assert_array_equal(again.values, ragged.take(np.arange(len(rows))).values)
+    np.testing.assert_array_equal(again.coarse[0], coarse_row(program.workload, target))
 
 
 def test_what_nobody_waits_for_is_not_begun() -> None:

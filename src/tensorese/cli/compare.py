@@ -13,7 +13,8 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tensorese.evaluation.compare import Baselines, ComparedRow
+    from tensorese.evaluation.compare import Baselines
+    from tensorese.evaluation.rows import ComparedRow
 
 _PATH = click.Path(path_type=Path)
 _OWN = (Path("data/cpu"), Path("data/h200"))
@@ -27,6 +28,8 @@ _AGAIN = Path("data/again")
 @click.option("--again", multiple=True, type=_PATH, help="Second measurements: the ceiling.")
 @click.option("--networks", type=_PATH, help="Who uses the tasks; tasks.parquet beside the store.")
 @click.option("--trees", is_flag=True, help="Also LightGBM and XGBoost, trained on the same data.")
+@click.option("--costs", is_flag=True, help="Also what training, features and scores cost.")
+@click.option("--rows", type=_PATH, help="JSON file of rows: those in it are not made again.")
 @click.option("--json", "as_json", is_flag=True, help="Print rows as JSON.")
 def compare(
     stores: tuple[Path, ...],
@@ -35,6 +38,8 @@ def compare(
     again: tuple[Path, ...],
     networks: Path | None,
     trees: bool,
+    costs: bool,
+    rows: Path | None,
     as_json: bool,
 ) -> None:
     """Judge models on the rows marked as test: top-k beside random order and the noise."""
@@ -53,24 +58,28 @@ def compare(
             [stack.enter_context(Store.open(path)) for path in group] for group in (paths, second)
         )
         _check(platforms, set().union(*(store.platforms() for store in opened)))
-        rows = comparing.compare(
+        compared = comparing.compare(
             opened,
             chosen,
             platforms=platforms,
             again=others,
             networks=networks,
             baselines=_trees() if trees else None,
+            kept=rows,
+            costs=costs,
             listener=stack.enter_context(lowering_told()),
         )
     if as_json:
-        click.echo(json.dumps([row.to_dict() for row in rows]))
+        click.echo(json.dumps([row.to_dict() for row in compared]))
         return
     # A file or a pipe has no width: names are not cut there.
     from rich.console import Console
 
     console = Console(markup=False) if sys.stdout.isatty() else Console(width=160, markup=False)
-    _table(rows, console)
-    _networks(rows, console)
+    _table(compared, console)
+    if costs:
+        _costs(compared, console)
+    _networks(compared, console)
 
 
 def _trees() -> Baselines:
@@ -123,6 +132,27 @@ def _table(rows: list[ComparedRow], console: Console) -> None:
             *([_twice(row)] if twice else []),
             row.note,
         )
+    console.print(table)
+
+
+def _costs(rows: list[ComparedRow], console: Console) -> None:
+    from rich.table import Table
+
+    table = Table(title="costs, of one core where nothing else is said")
+    for name in ("platform", "system", "training s", "feature us", "scores/s", "KB"):
+        table.add_column(name)
+    for row in rows:
+        if row.costs:
+            cost = row.costs
+            trained = cost["training_seconds"]
+            table.add_row(
+                row.platform,
+                row.system,
+                "" if trained is None else f"{trained:.0f}",
+                f"{cost['feature_us']:,.0f}",
+                f"{cost['scores_a_second']:,.0f}",
+                f"{cost['bytes'] / 1000:,.0f}",
+            )
     console.print(table)
 
 

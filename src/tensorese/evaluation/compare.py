@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.evaluation.costs import costs_of
 from tensorese.evaluation.inputs import Inputs
 from tensorese.evaluation.judge import judge_scores
 from tensorese.evaluation.lowered_programs import NOBODY, Listener
 from tensorese.evaluation.metrics import TaskResult, summary
 from tensorese.evaluation.networks import network_use, pool, pooled_ratio
 from tensorese.evaluation.noise import latencies, measured_twice, tasks_of_programs, top_ratios
+from tensorese.evaluation.rows import KEYS, ComparedRow, RowFile
 from tensorese.features.programs import DataError, ProgramSet, read_programs
 from tensorese.models.base import Model, load_model
 from tensorese.models.catalog import distance, target_of
@@ -25,36 +27,7 @@ from tensorese.records.store import Store
 Scores: TypeAlias = npt.NDArray[np.float64]
 Baselines: TypeAlias = Callable[[ProgramSet, ProgramSet, str], Sequence[tuple[str, Scores]]]
 """Training programs, test programs, platform: names and scores of the test programs."""
-KEYS = ("top1", "top5", "pairwise", "regret", "top1_low", "top1_high", "tasks")
 RANDOM, ORACLE = "random order", "oracle"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ComparedRow:
-    platform: str
-    system: str
-    note: str = ""
-    figures: dict[str, float] = field(default_factory=dict)
-    ratios: dict[str, float] = field(default_factory=dict)
-    """Top-1 by task, for paired comparisons."""
-    pairs: dict[str, float] = field(default_factory=dict)
-    """Pairs ordered right by task: the steadiest figure, since luck has least part in it."""
-    twice: dict[int, dict[str, float]] = field(default_factory=dict)
-    """Top-1 and top-5 by task among the programs that were measured twice: the oracle's."""
-    pooled: dict[str, Any] = field(default_factory=dict)
-    """The paper's figures, with networks and the tasks that cost most."""
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "platform": self.platform,
-            "system": self.system,
-            "note": self.note,
-            **self.figures,
-            **self.pooled,
-            "ratios": self.ratios,
-            "pairs": self.pairs,
-            "twice": {f"top{k}": ratios for k, ratios in self.twice.items()},
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +80,7 @@ class Comparison:
             platform=platform,
             system=system,
             note=note,
+            data=self.programs.digest,
             figures={key: float(figures[key]) for key in KEYS},
             ratios={result.task: round(result.ratio(1), 5) for result in results},
             pairs={result.task: round(result.pairwise, 5) for result in results},
@@ -176,7 +150,14 @@ class Comparison:
         if head != platform and near[head] == math.inf:
             return None
         note = "" if head == platform else f"head {head}"
-        return self.row(platform, name, self.inputs.scores(model, head), note)
+        row = self.row(platform, name, self.inputs.scores(model, head), note)
+        return None if row is None else replace(row, weights=model.hash)
+
+    def with_costs(self, row: ComparedRow, model: Model, folder: Path) -> ComparedRow:
+        head = row.note.removeprefix("head ") or row.platform
+        inputs = self.inputs.of(model)
+        costs = costs_of(model, folder, self.programs, self.store, head, inputs)
+        return replace(row, costs=costs.to_dict())
 
     def baselines(self, platform: str, baselines: Baselines) -> list[ComparedRow]:
         """Trained on the store's training rows."""
@@ -205,9 +186,13 @@ def compare(
     again: Sequence[Store] = (),
     networks: Path | None = None,
     baselines: Baselines | None = None,
+    kept: Path | None = None,
+    costs: bool = False,
     listener: Listener = NOBODY,
 ) -> list[ComparedRow]:
-    """Stores that hold none of the platforms are passed over."""
+    """Stores that hold none of the platforms are passed over; a model's row that `kept` has of
+    the same weights and records is not made again."""
+    file = RowFile(kept)
     loaded = [(path.name, load_model(path)) for path in models]
     rows: list[ComparedRow | None] = []
     for store in stores:
@@ -219,9 +204,17 @@ def compare(
             check_unseen(comparison.programs, model, name)
         for platform in comparison.programs.platforms:
             listener.say(f"{platform}: {len(comparison.programs.tasks)} test tasks")
-            rows.append(comparison.random(platform))
-            rows.append(comparison.oracle(platform))
-            rows += [comparison.model(platform, model, name) for name, model in loaded]
+            beside = (comparison.random(platform), comparison.oracle(platform))
+            rows += [file.keep(row) for row in beside if row is not None]
+            for path, (name, model) in zip(models, loaded, strict=True):
+                row = file.known(platform, name, model.hash, comparison.programs.digest)
+                if row is None or (costs and not row.costs):
+                    row = comparison.model(platform, model, name)
+                    if row is not None and costs:
+                        row = comparison.with_costs(row, model, path)
+                    rows.append(row if row is None else file.keep(row))
+                else:
+                    rows.append(row)
             if baselines is not None:
                 rows += comparison.baselines(platform, baselines)
     return [row for row in rows if row is not None]

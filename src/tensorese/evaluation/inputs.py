@@ -36,14 +36,17 @@ class Inputs:
         self.listener, self.failed = listener, failed
         self._read: dict[FeatureSet, Any] = {}
 
-    def scores(self, model: Model, platform: str) -> npt.NDArray[np.float64]:
-        """`[n]` by the model's head for `platform`."""
+    def of(self, model: Model) -> Any:
         if model.needs not in self._read:
             programs = ready_for(
                 [model.needs], self.programs, self.stores, self.listener, failed=self.failed
             )
             self._read[model.needs] = inputs_of(model, programs)
-        return model.rank(self._read[model.needs], platform).astype(np.float64)
+        return self._read[model.needs]
+
+    def scores(self, model: Model, platform: str) -> npt.NDArray[np.float64]:
+        """`[n]` by the model's head for `platform`."""
+        return model.rank(self.of(model), platform).astype(np.float64)
 
 
 def of_tasks(programs: ProgramSet, tasks: Sequence[int]) -> ProgramSet:

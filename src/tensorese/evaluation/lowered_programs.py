@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from tensorese.errors import TargetError
 from tensorese.features.base import FeatureSet
 from tensorese.features.lowered import LoweredCache
 from tensorese.features.programs import DataError, ProgramSet
@@ -51,7 +53,7 @@ def ready_for(
         return programs
     wanted = np.asarray(np.isfinite(programs.latency).any(1) | failed)
     homes = _homes(programs, stores)
-    target = _best_known(_targets(programs, stores), stores)
+    target = target_for(programs, stores)
     known: LoweredCache | None = None
     for store in {id(home): home for home in homes.values()}.values():
         mine = np.array([homes[name] is store for name in programs.tasks])[programs.task]
@@ -61,12 +63,16 @@ def ready_for(
         known = cache
     assert known is not None  # some program has a home
     if not any(programs.ids[k] in known for k in np.flatnonzero(wanted)):
-        raise DataError(
-            "a model of lowered programs needs programs that TVM can replay, but none of these "
-            f"{len(programs):,} is one: imported logs cannot be lowered; give records that were "
-            "collected or tuned here"
-        )
+        raise _none_of(programs)
     return replace(programs, lowered=known.of_programs(programs))
+
+
+def _none_of(programs: ProgramSet) -> DataError:
+    return DataError(
+        "a model of lowered programs needs programs that TVM can replay, but none of these "
+        f"{len(programs):,} is one: imported logs cannot be lowered; give records that were "
+        "collected or tuned here"
+    )
 
 
 def _filled(
@@ -94,16 +100,27 @@ def _filled(
 def _missing(
     programs: ProgramSet, wanted: npt.NDArray[np.bool_], cache: LoweredCache
 ) -> Iterator[Program]:
-    """Those that nobody has lowered and TVM can schedule."""
+    unknown = np.array([name not in cache for name in programs.ids])
+    return replayable(programs, wanted & unknown)
+
+
+def replayable(programs: ProgramSet, wanted: npt.NDArray[np.bool_]) -> Iterator[Program]:
+    """Those that TVM can schedule."""
     for pair, members, decisions in zip(
         programs.pairs, programs.members, programs.decisions, strict=True
     ):
         workload, sketch = programs.workloads[pair.workload], pair.sketch
-        if not workload.module or sketch.dialect != "metaschedule":
-            continue
-        for index, row in zip(members.tolist(), decisions.tolist(), strict=True):
-            if wanted[index] and programs.ids[index] not in cache:
+        if workload.module and sketch.dialect == "metaschedule":
+            for row in decisions[wanted[members]].tolist():
                 yield Program(workload=workload, sketch=sketch, decisions=tuple(row))
+
+
+def target_for(programs: ProgramSet, stores: Sequence[Store]) -> Target:
+    """The one that they are lowered for: whose caches hold most."""
+    return max(
+        _targets(programs, stores).values(),
+        key=lambda target: sum(LoweredCache.size_of(store.path, target) for store in stores),
+    )
 
 
 def _targets(programs: ProgramSet, stores: Sequence[Store]) -> dict[str, Target]:
@@ -111,8 +128,14 @@ def _targets(programs: ProgramSet, stores: Sequence[Store]) -> dict[str, Target]
 
     One stands for all CPUs: what TVM says of a program's loops and buffers is the same.
     """
-    texts = {name: text for store in stores for name, text in store.targets().items()}
-    wanted = {name: Target.from_json(texts[name]) for name in programs.platforms}
+    known: dict[str, Target] = {}
+    for store in stores:
+        for name, text in store.targets().items():
+            with suppress(TargetError, ValueError):  # Ansor's are no objects
+                known[name] = Target.from_json(text)
+    if not known.keys() >= set(programs.platforms):
+        raise _none_of(programs)
+    wanted = {name: known[name] for name in programs.platforms}
     if not all(target.is_cpu for target in wanted.values()):
         if len(wanted) > 1:
             raise DataError(
@@ -120,16 +143,7 @@ def _targets(programs: ProgramSet, stores: Sequence[Store]) -> dict[str, Target]
                 f"{', '.join(wanted)}; name one of them with --platform"
             )
         return wanted
-    others = {name: Target.from_json(text) for name, text in texts.items() if name not in wanted}
-    return wanted | {name: target for name, target in others.items() if target.is_cpu}
-
-
-def _best_known(targets: Mapping[str, Target], stores: Sequence[Store]) -> Target:
-    """The one whose caches hold most."""
-    return max(
-        targets.values(),
-        key=lambda target: sum(LoweredCache.size_of(store.path, target) for store in stores),
-    )
+    return wanted | {name: target for name, target in known.items() if target.is_cpu}
 
 
 def _homes(programs: ProgramSet, stores: Sequence[Store]) -> dict[str, Store]:

@@ -186,8 +186,9 @@ class RowSource:
             self._coarse[workload.id] = coarse_row(workload, self.target)
         coarse = np.repeat(self._coarse[workload.id][None], len(rows), axis=0)
         ragged = pack([self._known[one.id] for one in programs], coarse)
-        for name in list(self._known)[: max(0, len(self._known) - _KEPT)]:
-            del self._known[name]
+        faults = [name for name in missing if self._known[name].status is LowerStatus.INFRA_ERROR]
+        for name in (*faults, *list(self._known)[: max(0, len(self._known) - _KEPT)]):
+            self._known.pop(name, None)
         return ragged
 
     def _lower(self, programs: Sequence[Program]) -> None:

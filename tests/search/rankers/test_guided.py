@@ -8,18 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from models_support import physics_model, tlp_model
+from models_support import physics_model, store_model, tlp_model
 
 from guided_support import toy_model
+from lowered_support import made_up_rows
 from search_support import PLATFORM, drawn, measured, seconds, task_state
 from tensorese.arrays import Ints
 from tensorese.features.matrix import MatrixSpec
 from tensorese.models.base import Card, Model, save_model
+from tensorese.models.tenset_mlp import TenSetMLP, TenSetMLPConfig
 from tensorese.records.nouns import Platform, Sketch, Workload
 from tensorese.search.contracts import Ranker, TaskState
 from tensorese.search.loop.config import TuneError
 from tensorese.search.rankers.by_name import LOWERED, guided, ranker_named
-from tensorese.search.rankers.guided import AutoRanker, Contest, GuidedRanker
+from tensorese.search.rankers.guided import AutoRanker, Contest, GuidedRanker, read_lowered
 from tensorese.search.rankers.online import OnlineRanker
 from tensorese.search.rankers.staged import Staged
 
@@ -156,3 +158,27 @@ def test_a_model_that_lowers_judges_a_short_list_alone(tmp_path: Path) -> None:
     rows = space.sample(300, np.random.default_rng(9))
     ranker.score(state.workload, PLATFORM.name, space.sketch, rows)
     assert asked == [LOWERED]
+
+
+def test_a_model_of_lowered_programs_needs_somebody_who_lowers(shelf: Path) -> None:
+    lowered = store_model(TenSetMLP, TenSetMLPConfig(width=8), ("lake-2c",))
+    folder = save_model(shelf / "verifier", lowered, Card())
+    with pytest.raises(TuneError, match="takes a farm's build workers, but there are none here"):
+        ranker_named(str(folder), Platform(name="lake-2c"))
+    own = Platform(name="lake-2c")
+    source = read_lowered(lambda workload, sketch, rows: made_up_rows("w", "s", rows.tolist()))
+    ranker, line = ranker_named(str(folder), own, [shelf], source)
+    assert isinstance(ranker, Staged) and isinstance(ranker.draft, AutoRanker)
+    assert "a tenset-mlp on lowered features" in line
+    assert "it judges short lists of the model lake-2c, a physics on physics-cpu" in line
+    (shelf / "lake-2c").rename(shelf / "zzz")  # auto takes the first by name where both fit
+    _, line = ranker_named("auto", own, [shelf], source)
+    assert line.startswith("starting from the model verifier, a tenset-mlp")
+    _, line = ranker_named("auto", own, [shelf])  # passed over where nobody lowers
+    assert line.startswith("starting from the model zzz, a physics")
+    state = task_state()
+    space = state.space.sketches[0]
+    rows = space.sample(100, np.random.default_rng(3))
+    ranker.update(measured(state, drawn(state, 16)))
+    scores = ranker.score(state.workload, "lake-2c", space.sketch, rows)
+    assert np.isfinite(scores).all() and len(np.unique(scores)) > 10

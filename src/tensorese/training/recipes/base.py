@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_
 import numpy as np
 
 from tensorese.errors import did_you_mean
+from tensorese.evaluation.costs import TRAINING
 from tensorese.evaluation.judge import judge_scores
 from tensorese.evaluation.lowered_programs import NOBODY, Listener, ready_for
 from tensorese.evaluation.metrics import summary
@@ -305,8 +307,10 @@ def train_model(
         rank=rank,
         world=world,
     )
+    started = time.monotonic()
     trained = recipe.train(job)
-    metrics = {**trained.metrics, **_held_out_metrics(trained.model, programs, sides)}
+    spent = {TRAINING: time.monotonic() - started}
+    metrics = {**spent, **trained.metrics, **_held_out_metrics(trained.model, programs, sides)}
     if rank == 0:
         card = _card(recipe, job, trained, metrics, command)
         save_model(out, trained.model, card, half=trained.half)
