@@ -8,7 +8,8 @@ Networks of lowered programs learn so many of data/cpu's training tasks on the s
 then `--labels` labels of the target: `--each` programs of as many tasks as that takes, drawn anew
 by seed. Beside them: the same labels from scratch, and the pre-trained model as it is. Judged on
 the target's test rows; intervals over test tasks, of differences paired. Pre-trained models are
-kept in runs/transfer. A row is run once; several processes take a `--part` each.
+kept in runs/transfer; seconds of a model *as it is* are those of its pre-training, if it was not
+there. A row is run once; several processes take a `--part` each.
 """
 
 from __future__ import annotations

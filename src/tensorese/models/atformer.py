@@ -14,7 +14,8 @@ Chosen here, where the paper says nothing:
 - The program's level: a nest is what shares the product and the number of outer loops, its token
   the mean of its statements; the program's token, from the sum of the statements and the coarse
   vector, looks at the nests and itself. Every statement stands for its nest with one share of the
-  nest's weight, which is the same as one token a nest, without ragged lists.
+  nest's weight, which is the same as one token a nest, without ragged lists. Few share one: CPU
+  programs of `data/` have 2.5 statements in 2.46 nests on average.
 - The light network: Linear to a quarter of the width, ReLU, Linear.
 - The mask of `M`: while training, a share of a program's statements is hidden from everything
   that follows the embedding; at least one is left. Scoring hides none, and neither does training
