@@ -25,20 +25,20 @@ ROOMS = {
     "iterate": 1900,
     "lowering": 510,
     "measure": 5480,
-    "models": 2720,
+    "models": 3340,
     "modules": 1080,
     "onboard": 500,
     "records": 3240,
     "report": 850,
     "search": 4380,
     "space": 3500,
-    "training": 3620,
+    "training": 3840,
     "workloads": 5330,
 }
-LINES = {"src": 48_700, "benchmarks": 7_100, "tests": 29_300}
+LINES = {"src": 49_500, "benchmarks": 7_500, "tests": 30_050}
 
 # Bytes; docs without docs/log.
-BYTES = {"benchmarks/results": 4_300_000, "docs": 135_500, "tracked files": 46_000_000}
+BYTES = {"benchmarks/results": 4_300_000, "docs": 138_500, "tracked files": 46_000_000}
 
 
 def tracked(root: Path) -> list[str]:
