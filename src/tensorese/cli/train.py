@@ -75,7 +75,11 @@ def _say(entry: dict[str, Any]) -> None:
 @click.option("--networks", type=_PATH, help="JSON file: workload ids by network.")
 @click.option("--hold-out", default="", help="The network that stays unseen (by-network).")
 @click.option("--fold", default=0, show_default=True, type=click.IntRange(-1, 4))
-@click.option("--preset", default="default", help="tlp: paper; ensemble: ship; tlm: small, paper.")
+@click.option(
+    "--preset",
+    default="default",
+    help="tlp: paper; ensemble: ship; tlm: small, paper; atformer: 1L, M.",
+)
 @click.option("--out", required=True, type=_PATH, help="Folder the model goes to.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda.")
 @click.option("--init", type=_PATH, help="Go on from this model's weights; networks only.")
