@@ -132,7 +132,7 @@ def test_a_model_of_lowered_programs_tunes(
     model = user_models() / "mine"
     _trained("tenset-mlp", parts, model)
     capsys.readouterr()
-    tune = ["tune", "zoo:bert_tiny@1x16", "--tasks", "dense", "--no-compile", "--json"]
+    tune = ["tune", "zoo:bert_tiny@1x16", "--tasks", "matmul_add_gelu", "--no-compile", "--json"]
     for number, chosen in enumerate((["--model", str(model)], ["--platform", OWN])):
         out, trials = tmp_path / f"run{number}", ["6", "0"][number]
         assert run([*tune, *chosen, "--trials", trials, "--out", str(out)]) == 0

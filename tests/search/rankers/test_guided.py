@@ -20,7 +20,7 @@ from tensorese.models.tenset_mlp import TenSetMLP, TenSetMLPConfig
 from tensorese.records.nouns import Platform, Sketch, Workload
 from tensorese.search.contracts import Ranker, TaskState
 from tensorese.search.loop.config import TuneError
-from tensorese.search.rankers.by_name import LOWERED, guided, ranker_named
+from tensorese.search.rankers.by_name import LOWERED, SHARE, guided, ranker_named
 from tensorese.search.rankers.guided import AutoRanker, Contest, GuidedRanker, read_lowered
 from tensorese.search.rankers.online import OnlineRanker
 from tensorese.search.rankers.staged import Staged
@@ -155,9 +155,19 @@ def test_a_model_that_lowers_judges_a_short_list_alone(tmp_path: Path) -> None:
     assert isinstance(ranker, Staged) and not ranker.needs.lowers
     state = task_state()
     space = state.space.sketches[0]
-    rows = space.sample(300, np.random.default_rng(9))
-    ranker.score(state.workload, PLATFORM.name, space.sketch, rows)
-    assert asked == [LOWERED]
+    rows = space.sample(2000, np.random.default_rng(9))
+    for n in (len(rows), 320, 3):
+        ranker.score(state.workload, PLATFORM.name, space.sketch, rows[:n])
+    assert asked == [LOWERED, round(320 * SHARE), 3]
+
+
+def test_a_model_of_another_kind_of_target_is_refused(tmp_path: Path) -> None:
+    card = Card(targets={"h200": '{"kind":"cuda","arch":"sm_90"}'})
+    lowered = store_model(TenSetMLP, TenSetMLPConfig(width=8), ("h200",))
+    for k, model in enumerate((lowered, physics_model(("h200",), "cuda"))):
+        folder = save_model(tmp_path / str(k), model, card)
+        with pytest.raises(TuneError, match=r"is for cuda \(h200\) and this run for llvm"):
+            ranker_named(str(folder), Platform(name="lake-2c"), features=lambda *asked: None)
 
 
 def test_a_model_of_lowered_programs_needs_somebody_who_lowers(shelf: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tensorese.models.base import Model, ModelError, load_model
-from tensorese.models.catalog import choose
+from tensorese.models.catalog import choose, target_of
 from tensorese.records.nouns import Platform
 from tensorese.search.contracts import Ranker
 from tensorese.search.loop.config import TuneError
@@ -15,8 +15,9 @@ from tensorese.search.rankers.guided import AutoRanker, FeatureSource, GuidedRan
 from tensorese.search.rankers.online import OnlineRanker
 from tensorese.search.rankers.staged import Staged
 
-LOWERED = 64
-"""Programs of a sketch that are lowered at a time for a model that asks for it."""
+LOWERED, SHARE = 64, 1 / 16
+"""Programs of a sketch that are lowered at a time for a model that asks for it, at most, and of
+those that are ranked: a generation of a search is hundreds, and each costs TVM milliseconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +84,19 @@ def model_named(
             f"are none here; name a model of other features than {folder}, or auto"
         )
     head = platform.name if platform.name in model.platforms else model.platforms[0]
+    _check_kind(folder, model, head, platform)
     return Named(model=model, head=head, line=f"{folder}, {about(model)}, its head {head}"), []
+
+
+def _check_kind(folder: Path, model: Model, head: str, platform: Platform) -> None:
+    """A GPU's features are none of a CPU's programs."""
+    theirs = target_of(head, model.card.targets.get(head, "{}")).get("kind")
+    ours = target_of(platform.name, platform.target).get("kind")
+    if ours and theirs and ours != theirs:
+        raise TuneError(
+            f"a model ranks programs of the kind of target it was trained for, but {folder} is for "
+            f"{theirs} ({head}) and this run for {ours} ({platform.name}); name another, or auto"
+        )
 
 
 def _auto(
@@ -117,4 +130,4 @@ def guided(
 ) -> Ranker:
     """Starts from the model and learns from the run; steps aside where that is worse."""
     ranker = AutoRanker(GuidedRanker(model, head, features=features))
-    return Staged(draft or OnlineRanker(), ranker, LOWERED) if model.needs.lowers else ranker
+    return Staged(draft or OnlineRanker(), ranker, LOWERED, SHARE) if model.needs.lowers else ranker

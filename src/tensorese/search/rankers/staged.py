@@ -10,14 +10,17 @@ import numpy.typing as npt
 from tensorese.records.nouns import Measurement, Sketch, Workload
 from tensorese.search.contracts import Ranker
 
+LEAST = 4
+
 
 class Staged:
-    """The `keep` best of the draft are ordered by `verify` and come before all others."""
+    """The best of the draft are ordered by `verify` and come before all others: at most `keep`, and
+    no larger a share than `share`, of which `LEAST` are always allowed."""
 
-    def __init__(self, draft: Ranker, verify: Ranker, keep: int) -> None:
+    def __init__(self, draft: Ranker, verify: Ranker, keep: int, share: float = 1.0) -> None:
         if keep < 1:
             raise ValueError(f"at least one program must be kept, got keep={keep}")
-        self.draft, self.verify, self.keep = draft, verify, keep
+        self.draft, self.verify, self.keep, self.share = draft, verify, keep, share
         self.name = verify.name
         self.needs = draft.needs
 
@@ -26,7 +29,8 @@ class Staged:
     ) -> npt.NDArray[np.float32]:
         rows = np.asarray(decisions)
         scores = self.draft.score(workload, platform, sketch, rows)
-        best = np.argsort(-scores, kind="stable")[: self.keep]
+        keep = min(self.keep, max(LEAST, round(self.share * len(rows))))
+        best = np.argsort(-scores, kind="stable")[:keep]
         if not len(best):
             return scores
         verified = self.verify.score(workload, platform, sketch, rows[best])
