@@ -159,6 +159,51 @@ def test_what_a_kind_does_not_take(
     assert not (tmp_path / "m").exists()
 
 
+def test_a_run_goes_on_from_another_model(
+    model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "m"
+    more = ("--platform", "slow", "--init", str(model), "--freeze", "all-but-head")
+    quick = ("--data", str(data), "--out", str(out), "--set", "epochs=1", "--device", "cpu")
+    assert run(["train", "tlp", *quick, *more]) == 0
+    assert f"went on from {model}; left as it was: all but the head" in capsys.readouterr().err
+    one, both = (json.loads((path / "config.json").read_text()) for path in (out, model))
+    assert one["platforms"] == ["slow"] and one["section"]["width"] == both["section"]["width"]
+    learnt = [set(config["card"]["training_workloads"]) for config in (one, both)]
+    assert learnt[0] >= learnt[1]
+    # Of the two that the other model was not trained on, all are judged.
+    assert one["card"]["metrics"]["slow held-out tasks"] == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "says"),
+    [
+        ("tlp", ["--freeze", "encoder"], "--freeze is for a run that goes on from a model; name"),
+        ("tlp", ["--init", "MODEL", "--freeze", "head"], "of tlp is one of none, encoder, all-but"),
+        ("physics", ["--init", "MODEL", "--freeze", "encoder"], "one of none, all-but-head, but"),
+        ("physics", ["--init", "MODEL"], "MODEL is mtl-tlp and this physics; train mtl-tlp"),
+        ("ensemble", ["--init", "MODEL"], "--init is for kinds that are one network, but ensemble"),
+        ("tlp", ["--init", "nowhere"], "a model is a folder with"),
+        ("tlp", ["--init", "MODEL", "--set", "width=24"], "but width is 16 there and 24 here"),
+        ("tlp", ["--init", "MODEL", "--preset", "paper"], "but style is live there and paper here"),
+        ("tlp", ["--init", "MODEL", "--features", "both"], "but these are language and the rec"),
+    ],
+)
+def test_a_model_that_cannot_be_gone_on_from(
+    model: Path,
+    data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    kind: str,
+    arguments: list[str],
+    says: str,
+) -> None:
+    where = ["--data", str(data), "--platform", "fast", "--out", str(tmp_path / "m")]
+    named = [str(model) if one == "MODEL" else one for one in arguments]
+    assert says.replace("MODEL", str(model)) in _refused(capsys, "train", kind, *where, *named)
+    assert not (tmp_path / "m" / "config.json").exists()
+
+
 def test_an_empty_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Store.open(tmp_path / "empty", create=True)
     assert "holds none" in _refused(capsys, *_train(tmp_path / "empty", tmp_path / "m"))

@@ -14,11 +14,16 @@ from tensorese.arrays import Floats32, Ints
 from tensorese.features.lowered import COARSE, COLUMNS
 from tensorese.features.matrix import MatrixSpec
 from tensorese.features.physics import Machine, feature_names
+from tensorese.models.atformer import ATFormer, ATFormerConfig
 from tensorese.models.base import Model
 from tensorese.models.ensemble import Ensemble, Member
+from tensorese.models.lstm import LSTM, LSTMConfig
+from tensorese.models.mha import MHA, MHAConfig
+from tensorese.models.pacm import PaCM, PaCMConfig
 from tensorese.models.physics_net import PhysicsConfig, PhysicsNet
 from tensorese.models.store_network import StoreModel
 from tensorese.models.store_trees import LightGBM, Objective, StoreTrees, XGBoost
+from tensorese.models.tabnet import TabNet, TabNetConfig
 from tensorese.models.tenset_mlp import TenSetMLP, TenSetMLPConfig
 from tensorese.models.tlp import MTLTLP, TLP, TLPConfig, TLPNetwork
 from tensorese.models.trees import LEAF, Forest, Trees
@@ -159,6 +164,19 @@ MAKERS: dict[str, Maker] = {
     "tlm": lambda spec, machine, platforms: micro_writer(platforms),
     "tenset-mlp": lambda spec, machine, platforms: store_model(
         TenSetMLP, TenSetMLPConfig(width=24), platforms
+    ),
+    "atformer": lambda spec, machine, platforms: store_model(
+        ATFormer, ATFormerConfig(width=24, heads=2), platforms
+    ),
+    "pacm": lambda spec, machine, platforms: store_model(
+        PaCM, PaCMConfig(width=24, flow=8, heads=2), platforms
+    ),
+    "lstm": lambda spec, machine, platforms: store_model(LSTM, LSTMConfig(width=24), platforms),
+    "mha": lambda spec, machine, platforms: store_model(
+        MHA, MHAConfig(width=24, heads=2), platforms
+    ),
+    "tabnet": lambda spec, machine, platforms: store_model(
+        TabNet, TabNetConfig(width=24, decide=8, steps=2), platforms
     ),
     "xgboost": lambda spec, machine, platforms: store_trees_model(XGBoost, "pack-sum", platforms),
     "lightgbm": lambda spec, machine, platforms: store_trees_model(LightGBM, "rank", platforms),

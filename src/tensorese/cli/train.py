@@ -75,9 +75,15 @@ def _say(entry: dict[str, Any]) -> None:
 @click.option("--networks", type=_PATH, help="JSON file: workload ids by network.")
 @click.option("--hold-out", default="", help="The network that stays unseen (by-network).")
 @click.option("--fold", default=0, show_default=True, type=click.IntRange(-1, 4))
-@click.option("--preset", default="default", help="tlp: paper; ensemble: ship; tlm: small, paper.")
+@click.option(
+    "--preset",
+    default="default",
+    help="tlp: paper; ensemble: ship; tlm: small, paper; atformer: 1L, M.",
+)
 @click.option("--out", required=True, type=_PATH, help="Folder the model goes to.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda.")
+@click.option("--init", type=_PATH, help="Go on from this model's weights; networks only.")
+@click.option("--freeze", help="With --init, what stays: none (default), encoder, all-but-head.")
 @click.option("--resume", is_flag=True, help="Go on from the checkpoint in --out.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change one setting.")
 def train(
@@ -93,6 +99,8 @@ def train(
     preset: str,
     out: Path,
     device: str,
+    init: Path | None,
+    freeze: str | None,
     resume: bool,
     settings: tuple[str, ...],
 ) -> None:
@@ -109,10 +117,13 @@ def train(
         wanted = {"features": features, **wanted}
     if corpora and kind != "tlm":
         raise click.UsageError(f"--corpus is for tlm, but {kind} learns from measurements alone")
+    if freeze is not None and init is None:
+        raise click.UsageError("--freeze is for a run that goes on from a model; name it by --init")
     from tensorese.cli.progress import lowering_told
     from tensorese.records.store import Store
     from tensorese.training.distributed import launched
     from tensorese.training.recipes.base import DataSelection, apply_settings, train_model
+    from tensorese.training.transfer import read_start
 
     selection = DataSelection(
         platforms=platforms,
@@ -123,6 +134,7 @@ def train(
     )
     recipe = recipe_class(kind).named(kind, preset, selection)
     recipe = apply_settings(recipe, wanted)
+    start = read_start(init, freeze or "none", kind, recipe.freezes) if init else None
     opened = [Store.open(path) for path in stores]
     with launched() as place, lowering_told() as listener:
         outcome = train_model(
@@ -133,6 +145,7 @@ def train(
             device=pick_device(device),
             command=" ".join(["tensorese", *sys.argv[1:]]),
             resume=resume,
+            start=start,
             progress=_say if place.rank == 0 else None,
             listener=listener,
             wrap=place.wrap,

@@ -46,6 +46,7 @@ _HOMES = {
     "ensemble": "ensemble",
     "tlm": "tlm",
     "tenset-mlp": "tenset_mlp",
+    **{"atformer": "atformer", "pacm": "pacm", "lstm": "lstm", "mha": "mha", "tabnet": "tabnet"},
     "xgboost": "store_trees",
     "lightgbm": "store_trees",
 }

@@ -11,7 +11,8 @@ F columns of a row, C of the coarse vector, P platforms.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import copy
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
@@ -29,6 +30,7 @@ from tensorese.models.network import TorchNetwork
 BLOCK_ROWS = 8192
 """Padded rows at once when scoring: what a layer gives for them stays in a CPU's caches."""
 OUTLIER = 8.0  # standard deviations: further out it is all the same
+_COUNT_BITS = 20  # stores of a program fit into these
 _LEAST = 1e-4  # of spread: a column that never varied says nothing
 
 
@@ -68,6 +70,18 @@ class StoreBatch:
     def compact(self) -> Self:
         return self
 
+    def distinct(self) -> tuple[Self, Tensor]:
+        """Every program once, and where each of these is among them.
+
+        Short groups of a training step are filled up with one program over and over: it would cost
+        as much as the others, and count in the norms of a batch as often.
+        """
+        key_N = (self.starts_N << _COUNT_BITS) + self.counts_N
+        known, place_N = torch.unique(key_N, return_inverse=True)
+        number_N = torch.arange(len(self), device=place_N.device)
+        first = torch.zeros(len(known), dtype=torch.int64, device=place_N.device)
+        return self.select(first.scatter_(0, place_N, number_N)), place_N
+
     def padded(self) -> tuple[Tensor, Tensor]:
         """`[B, S, F]` and `[B, S]`; a program without rows is one row of zeros."""
         longest = max(1, int(self.counts_N.max())) if len(self) else 1
@@ -88,6 +102,7 @@ class StoreNetwork(TorchNetwork):
         super().__init__()
         self.config, self.platforms = config, platforms
         self.body = body
+        self._still: tuple[str, ...] = ()
         for level, columns in (("rows", COLUMNS), ("coarse", len(COARSE))):
             self.register_buffer(f"{level}_centre", torch.zeros(columns))
             self.register_buffer(f"{level}_scale", torch.ones(columns))
@@ -106,6 +121,13 @@ class StoreNetwork(TorchNetwork):
 
     def forward(self, batch: StoreBatch) -> Tensor:
         """`[B, P, 2]`: the score, and a logit of failing that is always none."""
+        if not self.training:
+            return self._scores(batch)
+        once, place_B = batch.distinct()
+        scores = self._scores(once)
+        return scores[place_B.to(scores.device)]
+
+    def _scores(self, batch: StoreBatch) -> Tensor:
         where = self.get_buffer("rows_centre").device
         # Padded where the programs are: all of them need not fit on the network's device.
         rows_BSF, mask_BS = (tensor.to(where) for tensor in batch.padded())
@@ -115,6 +137,18 @@ class StoreNetwork(TorchNetwork):
             rows_BSF, mask_BS, self._standard("coarse", batch.coarse_NC.to(where))
         )
         return torch.stack([scores_BP, torch.zeros_like(scores_BP)], dim=-1)
+
+    def freeze(self, parts: Iterable[str]) -> None:
+        """These parts of the body stay as they are, statistics of their norms included."""
+        self._still = tuple(parts)
+        for name, part in self.body.named_children():
+            part.requires_grad_(name not in self._still)
+
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)
+        for name in self._still:
+            self.body.get_submodule(name).eval()
+        return self
 
     def parts(self) -> dict[str, list[nn.Parameter]]:
         """The body's parameters by the first word of their names."""
@@ -145,6 +179,19 @@ class StoreModel(Model):
     def new(cls, config: Any, platforms: tuple[str, ...]) -> Self:
         """With random weights, as torch's seed gives them."""
         return cls(StoreNetwork(cls.body_class(config, len(platforms)), config, platforms))
+
+    def going_on(self, config: Any, heads: Mapping[str, str]) -> Self:
+        """A copy whose platforms begin with these heads of this model; `config` says how it is
+        trained, sizes are the same."""
+        network = copy.deepcopy(self.network)
+        rows = [self.head_index(old) for old in heads.values()]
+        last = [part for part in network.body.get_submodule("head").modules()][-1]
+        assert isinstance(last, nn.Linear)
+        last.weight = nn.Parameter(last.weight[rows].clone())
+        last.bias = nn.Parameter(last.bias[rows].clone())
+        model = self.new(config, tuple(heads))
+        model.network.load_state_dict(network.state_dict())
+        return model
 
     @property
     def config(self) -> Any:

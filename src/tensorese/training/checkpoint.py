@@ -1,4 +1,5 @@
-"""A run's state after an epoch, as one safetensors file: weights, optimizer, running mean.
+"""A run's state after an epoch, as one safetensors file: weights, statistics of norms, optimizer,
+running mean.
 
 No pickle: tensors by name, everything else as JSON in the header.
 """
@@ -50,6 +51,8 @@ def save_checkpoint(path: Path, trainer: Resumable, epoch: int) -> None:
         tensors[f"average/{name}"] = trainer.average[name]
         for key, value in trainer.optimizer.state[parameter].items():
             tensors[f"optimizer/{name}/{key}"] = torch.as_tensor(value)
+    for name, buffer in trainer.network.named_buffers():
+        tensors[f"buffer/{name}"] = buffer
     if trainer.best is not None:
         tensors.update({f"best/{name}": value for name, value in trainer.best[2].items()})
     header = {
@@ -101,6 +104,8 @@ def _restore(trainer: Resumable, tensors: dict[str, Tensor], header: dict[str, A
                     else value.to(trainer.device)
                     for key, value in state.items()
                 }
+        for name, buffer in trainer.network.named_buffers():
+            buffer.copy_(tensors[f"buffer/{name}"])
     trainer.step = int(header["step"])
     trainer.history = list(header["history"])
     if header["best"] is not None:

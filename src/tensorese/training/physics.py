@@ -252,13 +252,22 @@ def to_standard(network: PhysicsNetwork, data: PhysicsSet, *, back: bool = False
 
 
 def tune_physics(
-    data: PhysicsSet, job: FitJob, fit: PhysicsFit, model: PhysicsNet, *, heads_only: bool
+    data: PhysicsSet,
+    job: FitJob,
+    fit: PhysicsFit,
+    model: PhysicsNet,
+    *,
+    heads_only: bool,
+    device: str = "cpu",
+    checkpoint: Path | None = None,
+    progress: Progress | None = None,
 ) -> PhysicsNet:
     """Trains the heads, or all, on from where the model stands."""
     network = to_network(model)
     for name, parameter in network.named_parameters():
         parameter.requires_grad_(not heads_only or _is_head(name))
-    tuned = _fit_standard(data, job, fit, to_standard(network, data))
+    standard = to_standard(network, data)
+    tuned = _fit_standard(data, job, fit, standard, device, checkpoint, progress)
     if not heads_only:
         return tuned
     # Standardising and back rounds the first layer: a frozen trunk is the one that was there.

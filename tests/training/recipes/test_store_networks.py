@@ -36,9 +36,17 @@ def lowered(tmp_path_factory: pytest.TempPathFactory) -> ProgramSet:
     return with_made_up(cpu_programs(tmp_path_factory.mktemp("lakes")))
 
 
+SMALL = {
+    "atformer": {"width": "32", "heads": "2"},
+    "mha": {"width": "32", "heads": "2", "epochs": "12"},
+    "tabnet": {"width": "32", "decide": "8", "steps": "2", "momentum": "0.2", "epochs": "12"},
+}
+"""By kind, where the published sizes take long."""
+
+
 def _recipe(kind: str, **settings: str) -> Recipe:
     recipe = recipe_class(kind).named(kind, "default", DataSelection())
-    return apply_settings(recipe, {**QUICK, **settings})
+    return apply_settings(recipe, {**QUICK, **SMALL.get(kind, {}), **settings})
 
 
 def _job(programs: ProgramSet, checkpoint: Path | None = None) -> TrainingJob:
@@ -76,10 +84,11 @@ def test_the_other_loss_and_mixed_batches_learn_too(
     assert pairs_in_order(model, lowered, OLD, _job(lowered).sides.held_out) > 0.65
 
 
+@pytest.mark.parametrize("kind", ["tenset-mlp", "pacm"])  # the latter's norms keep statistics
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(
-    lowered: ProgramSet, tmp_path: Path
+    kind: str, lowered: ProgramSet, tmp_path: Path
 ) -> None:
-    recipe, checkpoint = _recipe("tenset-mlp"), tmp_path / "checkpoint.safetensors"
+    recipe, checkpoint = _recipe(kind), tmp_path / "checkpoint.safetensors"
     whole = _train(recipe, lowered).model
     job = replace(_job(lowered, checkpoint), progress=kill_after(3))
     with pytest.raises(Killed):

@@ -11,12 +11,13 @@ if TYPE_CHECKING:
 _HOMES = {
     **{"tlp": "tlp", "mtl-tlp": "tlp", "physics": "physics"},
     **{"ensemble": "ensemble", "tlm": "tlm"},
-    **dict.fromkeys(("tenset-mlp",), "store_networks"),
+    **dict.fromkeys(("tenset-mlp", "atformer", "pacm", "lstm", "mha", "tabnet"), "store_networks"),
     **dict.fromkeys(("xgboost", "lightgbm"), "store_trees"),
 }
 _PRESETS = {
     **{"tlp": ("paper",), "mtl-tlp": ("paper",)},
     **{"ensemble": ("ship",), "tlm": ("ship", "small", "paper")},
+    **{"atformer": ("1L", "M")},
 }
 """By kind, beside the default."""
 

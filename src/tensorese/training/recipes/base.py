@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from tensorese.features.programs import DataError, ProgramSet, read_programs
 from tensorese.models.base import Card, Model, save_model
 from tensorese.records.store import Store, lowerings
 from tensorese.training.trainer import Progress
+from tensorese.training.transfer import Freeze, Start
 
 SPLITS = ("by-workload", "by-operator", "by-network")
 VALIDATION_SHARE = 8
@@ -76,6 +77,8 @@ class TrainingJob:
     checkpoint: Path | None = None
     """Written after every epoch; where it exists, training goes on from it."""
     progress: Progress | None = None
+    start: Start | None = None
+    """The model whose weights training goes on from."""
     wrap: Any = None
     rank: int = 0
     world: int = 1
@@ -98,6 +101,8 @@ class Trained:
 class Recipe(ABC):
     """A kind's settings, flat or in dataclasses of their own; `--set` changes any of them."""
 
+    freezes: ClassVar[tuple[Freeze, ...]] = ()
+    """What may stay as it is in a model that training goes on from; empty: it cannot go on."""
     selection: DataSelection = field(default_factory=DataSelection)
     seed: int = 0
 
@@ -279,6 +284,7 @@ def train_model(
     resume: bool = False,
     progress: Progress | None = None,
     listener: Listener = NOBODY,
+    start: Start | None = None,
     wrap: Any = None,
     rank: int = 0,
     world: int = 1,
@@ -286,6 +292,8 @@ def train_model(
     """Trains as the recipe says; the folder holds the model and, until done, a checkpoint."""
     programs = read_programs(stores, platforms=recipe.selection.platforms)
     sides = make_sides(programs, recipe.selection)
+    if start is not None:
+        sides = _unseen(programs, sides, start)
     programs = ready_for(recipe.needs(), programs, stores, listener)
     out.mkdir(parents=True, exist_ok=True)
     state = out / CHECKPOINT
@@ -299,6 +307,7 @@ def train_model(
         device=device,
         checkpoint=state,
         progress=progress,
+        start=start,
         wrap=wrap,
         rank=rank,
         world=world,
@@ -313,6 +322,13 @@ def train_model(
         _forget(out)
     mixed = mixed_labels(stores, programs.platforms)
     return Outcome(folder=out, metrics=metrics, notes=(*mixed, *trained.notes))
+
+
+def _unseen(programs: ProgramSet, sides: Sides, start: Start) -> Sides:
+    """Without the held-out tasks that the other model has learnt from: it is not judged on them."""
+    seen = set(start.model.card.training_workloads)
+    left = tuple(k for k in sides.held_out if programs.tasks[k] not in seen)
+    return replace(sides, held_out=left)
 
 
 def mixed_labels(stores: Sequence[Store], platforms: Sequence[str]) -> tuple[str, ...]:
@@ -342,6 +358,8 @@ def _card(
     targets = {name: text for store in job.stores for name, text in store.targets().items()}
     learnt = trained.learnt
     seen = tuple(_ids(job.programs, job.sides.seen)) if learnt is None else learnt.tasks
+    if job.start is not None:
+        seen = tuple(dict.fromkeys((*job.start.model.card.training_workloads, *seen)))
     return Card(
         command=command,
         data_hash=(learnt or job.programs).digest,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from tensorese.training.recipes.base import (
     judge_model,
 )
 from tensorese.training.trainer import TrainConfig, Trainer
+from tensorese.training.transfer import FREEZES, Freeze, sizes_of, still
 
 Loss = Literal["rank", "rmse"]
 
@@ -43,6 +44,7 @@ def _fit() -> TrainConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class StoreNetworkRecipe(Recipe):
+    freezes: ClassVar[tuple[Freeze, ...]] = FREEZES
     kind: str = "tenset-mlp"
     loss: Loss = "rank"
     """LambdaRank, or the error of the sigmoid of a score as the best's share of its time; batches
@@ -62,12 +64,28 @@ class StoreNetworkRecipe(Recipe):
         ragged = job.programs.lowered
         assert ragged is not None  # `needs` asked for it
         programs, left_out = _with_rows(job.programs, ragged)
-        model = self.new(programs, ragged, job.sides)
+        model, began = self.begun(job, programs, ragged)
         trainer = self.trainer(job, model, programs, StoreBatch.of(ragged))
         trainer.fit(resume_from=job.checkpoint, progress=job.progress)
+        model.network.freeze(())
         model.network.to("cpu").eval()
         metrics = {"epochs": len(trainer.history), "steps": trainer.step}
-        return Trained(model=model, metrics=metrics, notes=left_out)
+        return Trained(model=model, metrics=metrics, notes=(*left_out, *began))
+
+    def begun(
+        self, job: TrainingJob, programs: ProgramSet, ragged: Ragged
+    ) -> tuple[StoreModel, tuple[str, ...]]:
+        """Random weights or another model's, and a line on where these come from."""
+        if job.start is None:
+            return self.new(programs, ragged, job.sides), ()
+        torch.manual_seed(self.seed)
+        theirs, heads = job.start.model, job.start.heads(programs.platforms, job.stores)
+        assert isinstance(theirs, StoreModel)  # of the same kind
+        usual = _class(self.kind).preset("default")
+        config = sizes_of(job.start.folder, theirs.config, self.config, usual)
+        model = theirs.going_on(config, heads)
+        model.network.freeze(still(model.network.parts(), job.start.freeze))
+        return model, (job.start.note(heads),)
 
     def new(self, programs: ProgramSet, ragged: Ragged, sides: Sides) -> StoreModel:
         """Random weights, and the columns of what is learnt from."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -24,6 +24,14 @@ from tensorese.training.recipes.base import (
     judge_model,
 )
 from tensorese.training.trainer import TrainConfig, Trainer
+from tensorese.training.transfer import (
+    FREEZES,
+    Freeze,
+    Start,
+    picked_heads,
+    same_features,
+    sizes_of,
+)
 from tensorese.training.transferred_labels import fill_few
 from tensorese.training.trees import can_grow
 
@@ -35,6 +43,7 @@ _PAPER_FIXES = (
 
 @dataclass(frozen=True, kw_only=True)
 class TLPRecipe(Recipe):
+    freezes: ClassVar[tuple[Freeze, ...]] = FREEZES
     kind: Literal["tlp", "mtl-tlp"] = "tlp"
     preset: str = "default"
     features: Literal["language", "both"] = "language"
@@ -60,22 +69,51 @@ class TLPRecipe(Recipe):
 
     def train(self, job: TrainingJob) -> Trained:
         programs, sides = job.programs, job.sides
-        config = self._config(programs)
-        network = self._network(config, programs.platforms)
-        encoded = encode_programs(programs, Encoder(config.spec))
+        network, began = self._begun(job)
+        encoded = encode_programs(programs, Encoder(network.config.spec))
         labels, transferred = self._labels(programs, sides.train)
         trainer = self._trainer(job, network, labels, encoded)
         trainer.fit(resume_from=job.checkpoint, progress=job.progress)
-        model = self._model(network)
+        model = self._model(network.requires_grad_(True))
         metrics: dict[str, Any] = {"epochs": len(trainer.history), "steps": trainer.step}
         notes = [
             f"unknown to the vocabulary, read as such: {n} ({k} times)"
             for n, k in sorted(encoded.strangers.items())
         ]
-        notes += [transferred] if transferred else []
-        if self.kind == "mtl-tlp" and len(programs.platforms) > 1 and sides.validation:
+        notes += [note for note in (transferred, began) if note]
+        alone = not job.start and self.kind == "mtl-tlp" and len(programs.platforms) > 1
+        if alone and sides.validation:
             metrics["transfer"] = self._check_transfer(job, model, encoded)
         return Trained(model=model, metrics=metrics, notes=tuple(notes))
+
+    def _begun(self, job: TrainingJob) -> tuple[TLPNetwork, str]:
+        """Random weights or another model's, and a line on where these come from."""
+        programs, start = job.programs, job.start
+        if start is None:
+            return self._network(self._config(programs), programs.platforms), ""
+        torch.manual_seed(self.seed)
+        heads = start.heads(programs.platforms, job.stores)
+        network = self._model(_with_heads(start, heads, self._sizes(start, programs))).network
+        for name, parameter in network.named_parameters():
+            part = "head" if ".heads." in name else "rest"
+            part = "encoder" if ".trunk.rows." in name or ".trunk.encode." in name else part
+            frozen = {"none": (), "encoder": ("encoder",), "all-but-head": ("encoder", "rest")}
+            parameter.requires_grad_(part not in frozen[start.freeze])
+        return network, start.note(heads)
+
+    def _sizes(self, start: Start, programs: ProgramSet) -> TLPConfig:
+        """The other model's, and its matrix; hardware features only as it had them."""
+        theirs = start.model
+        assert isinstance(theirs, TLP)  # of the same kind
+        spec = theirs.network.config.spec
+        if self.features == "both":
+            same_features(start, "both", "both" if spec.physics else "language")
+        if spec.physics:
+            same_features(start, f"physics-{programs.machine}", f"physics-{spec.machine}")
+        mine = paper_config(programs.machine) if self.preset == "paper" else self.config
+        return sizes_of(
+            start.folder, theirs.network.config, replace(mine, spec=spec), TLPRecipe().config
+        )
 
     def _config(self, programs: ProgramSet) -> TLPConfig:
         if self.preset == "paper":
@@ -155,6 +193,14 @@ class TLPRecipe(Recipe):
             f"{target}: validation top-1 {before['top1']:.3f} alone, {after['top1']:.3f} with "
             f"{', '.join(p for p in programs.platforms if p != target)}; adding them {verdict}"
         )
+
+
+def _with_heads(start: Start, heads: dict[str, str], config: TLPConfig) -> TLPNetwork:
+    """A copy whose platforms begin with these heads."""
+    theirs = start.model
+    places = [theirs.head_index(old) for old in heads.values()]
+    weights = picked_heads(theirs.tensors(half=False), places)
+    return MTLTLP.build(tuple(heads), asdict(config), weights).network
 
 
 RECIPE = TLPRecipe
