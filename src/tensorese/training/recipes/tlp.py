@@ -93,7 +93,7 @@ class TLPRecipe(Recipe):
 
     def train(self, job: TrainingJob) -> Trained:
         programs, sides = job.programs, job.sides
-        config = self._config(programs)
+        config = self.config_for(programs)
         network = self._network(config, programs.platforms)
         encoded = encode_programs(programs, Encoder(config.spec))
         if self.pretrain and not (job.checkpoint and job.checkpoint.exists()):
@@ -114,7 +114,8 @@ class TLPRecipe(Recipe):
         curve = tuple(trainer.history)
         return Trained(model=model, metrics=metrics, notes=tuple(notes), curve=curve)
 
-    def _config(self, programs: ProgramSet) -> TLPConfig:
+    def config_for(self, programs: ProgramSet) -> TLPConfig:
+        """The network that is trained on these programs."""
         if self.preset == "paper":
             config = replace(paper_config(programs.machine), mixer=self.config.mixer)
             rows, columns = _sizes(self.crop) if self.crop else (config.spec.length, 0)
