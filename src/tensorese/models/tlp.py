@@ -354,8 +354,9 @@ class PaperTrunk(nn.Module):
         self.blocks = nn.ModuleList(nn.Linear(width, width) for _ in range(2))
 
     def forward(self, batch: ProgramBatch) -> Tensor:
-        hot = F.one_hot(batch.sketches.types_SL, TYPE_SLOTS).float()
-        hot = hot * batch.sketches.real_SL[..., None]
+        s = batch.sketches
+        known = torch.arange(TYPE_SLOTS, device=s.types_SL.device)
+        hot = ((s.types_SL[..., None] == known) & s.real_SL[..., None]).float()
         x = self.encode(torch.cat([hot[batch.sketch_N], all_numbers(batch)], dim=-1))  # [N, L, D]
         x = x + self.attend(x) if self.lstm is None else self.lstm(x)[0][:, -1:]
         for block in self.blocks:
