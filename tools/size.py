@@ -25,17 +25,17 @@ ROOMS = {
     "iterate": 1900,
     "lowering": 510,
     "measure": 5420,
-    "models": 2300,
+    "models": 2310,
     "modules": 1060,
     "onboard": 500,
     "records": 3240,
     "report": 850,
     "search": 4310,
     "space": 3500,
-    "training": 3240,
+    "training": 3430,
     "workloads": 5330,
 }
-LINES = {"src": 47_300, "benchmarks": 6_700, "tests": 28_500}
+LINES = {"src": 47_500, "benchmarks": 7_700, "tests": 28_800}
 
 # Bytes; docs without docs/log.
 BYTES = {"benchmarks/results": 4_300_000, "docs": 134_000, "tracked files": 46_000_000}
