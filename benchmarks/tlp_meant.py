@@ -1,6 +1,6 @@
 """TLP as its paper meant it, on our own data: what the language of schedules alone can rank.
 
-    python benchmarks/tlp_meant.py single|mtl|losses|push [--platforms A,B] [--systems X,Y]
+    python benchmarks/tlp_meant.py single|mtl|losses|push|trunk [--platforms A,B] [--systems X;Y]
                                    [--seeds N] [--stack N] [--limit SECONDS] [--rows FILE]
     python benchmarks/tlp_meant.py report [FILE ...]
 
@@ -9,36 +9,37 @@
 fine-tuning, pre-training without labels and a network on hardware features. `losses`: rank and
 squared error, attention and LSTM, three crops. `push`: configurations judged on validation tasks;
 the one that is best there is trained on all training tasks with three seeds and judged on test
-rows. Rows are added as they come and are never trained again; `--limit` starts nothing new after so
-many seconds. Neither TVM nor a device is needed; `tlp_meant_device.sh` runs it on a lent machine.
+rows. `trunk`: a scorer on the states of a language model (TLM's trunk, reading) that learnt to
+write the training tasks' programs and no speed. Rows are added as they come and never trained
+again; `--limit` starts nothing new after so many seconds. Neither TVM nor a device is needed;
+`tlp_meant_device.sh` runs it on a lent machine.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
-from common import RESULTS, add_rows, provenance, read_rows, result_file
+from common import RESULTS, read_rows
 from tensorese.evaluation.judge import judge_scores
-from tensorese.features.programs import ProgramSet
-from tensorese.training.labels import only
-from tensorese.training.physics import FitJob, physics_set, train_physics
-from tensorese.training.recipes.physics import PhysicsRecipe
-from tlp_meant_report import COUNTS, CPUS, STORES, report
-from tlp_meant_runs import Data, Run, System, Weights, figures, pre_train, rows_of, train
+from tensorese.evaluation.metrics import mean_top_k
+from tensorese.features.programs import Encoded
+from tensorese.features.sentences import sentences_of
+from tensorese.models.network import as_batch, outputs_of
+from tensorese.models.physics_net import opinions_of
+from tensorese.training.stacked import StackedTrainer
+from tlp_meant_mtl import mtl
+from tlp_meant_report import STORES, report
+from tlp_meant_runs import Data, Run, System, figures
+from tlp_meant_session import Session, alone_runs, physics_only, together_runs
+from tlp_meant_trunk import Scorer, ScorerConfig, language_model, standard, states_of
 
-MAKERS = {name: name[:5] for name in CPUS}
-PER_TASK = 25
-"""Labels of a task where only few are kept: a task is measured as in a short run, or not at all."""
-MTL_STEPS = 2400
 PHYSICS = System(name="physics only")
 """Networks on hardware features as `tensorese train physics` makes them."""
 
@@ -57,6 +58,9 @@ LOSSES = (
     System(name="attention, rank, 16x16", paper=True, crop="16x16"),
     System(name="attention, rank, 67x50", paper=True, crop="67x50"),
 )
+TRUNK_SIZE = "small"
+TRUNK = System(name=f"frozen language model, {TRUNK_SIZE}", steps=4000)
+"""The steps are the language model's."""
 WIDE = {"width": 128, "heads": 8, "layers": 2}
 WIDER = {"width": 256, "heads": 8, "layers": 2}
 SPEEDS = {"loss": "mse", "octave_weight": 10.0, "regret_weight": 0.0}
@@ -81,124 +85,6 @@ TOGETHER = (
 """Of `push`, twelve in all."""
 
 
-class Rows:
-    """The file of a machine: what is there is not trained again."""
-
-    def __init__(self, path: Path, kept: bool = True) -> None:
-        self.path, self.kept = path, kept
-        self.done = {self._key(row) for row in read_rows(path)} if kept else set()
-
-    @staticmethod
-    def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-        names = ("stage", "platform", "system", "seed", "labels")
-        return tuple(row.get(name) for name in names)
-
-    def missing(self, run: Run) -> bool:
-        return any(self._key({**run.key, "platform": p}) not in self.done for p in run.judged)
-
-    def add(self, row: dict[str, Any]) -> None:
-        if self._key(row) in self.done:
-            return
-        self.done.add(self._key(row))
-        shown = {k: v for k, v in row.items() if k not in ("ratios", "curve")}
-        print(json.dumps(shown), flush=True)
-        if self.kept:
-            add_rows(self.path, [{**row, **provenance()}])
-
-
-class Session:
-    def __init__(self, args: argparse.Namespace) -> None:
-        self.args, self.began = args, time.monotonic()
-        self.device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
-        # The published network is float32: TF32 lets tensor cores multiply it.
-        torch.backends.cuda.matmul.allow_tf32 = True
-        machine = args.machine or ("h200" if self.device == "cuda" else "")
-        path = args.rows or result_file("tlp_meant", ".jsonl", machine)
-        self.rows = Rows(path, kept=not args.quick)
-        self.platforms = args.platforms.split(",") if args.platforms else list(STORES)
-        self.seeds = range(args.seeds)
-        self._data: dict[str, Data] = {}
-
-    def data(self, store: str) -> Data:
-        if store not in self._data:
-            self._data[store] = Data(store, self.device, 10 if self.args.quick else 1)
-        return self._data[store]
-
-    def here(self, store: str) -> list[str]:
-        return [name for name in self.platforms if STORES[name] == store]
-
-    def stores(self) -> list[str]:
-        return list(dict.fromkeys(STORES[name] for name in self.platforms))
-
-    def wanted(self, system: System) -> bool:
-        return not self.args.systems or system.name in self.args.systems.split(";")
-
-    def late(self) -> bool:
-        return time.monotonic() - self.began > self.args.limit
-
-    def run(
-        self, data: Data, system: System, runs: Sequence[Run], *, test: bool, again: bool = False
-    ) -> list[Weights]:
-        """Trains what no row has yet, or `again`, so many side by side; gives their weights."""
-        weights: list[Weights] = []
-        if self.args.quick:
-            system = replace(
-                system, fit={**system.fit, "epochs": 1}, steps=min(system.steps, 1), hidden=0
-            )
-        left = [run for run in runs if again or self.rows.missing(run)]
-        while left:
-            if self.late():
-                print(f"out of time: {len(left)} x {system.name} are left", flush=True)
-                break
-            started = time.monotonic()
-            chunk, left = left[: self.args.stack], left[self.args.stack :]
-            trained = train(data, system, chunk)
-            for row in rows_of(data, trained, test=test):
-                self.rows.add(row)
-            weights += [one.weights for one in trained]
-            print(f"{len(chunk)} x {system.name}: {time.monotonic() - started:.0f} s", flush=True)
-        return weights
-
-
-# ---- single, losses, push -----------------------------------------------------------------------
-
-
-def alone_runs(
-    data: Data, stage: str, system: System, platforms: Sequence[str], seeds: Sequence[int],
-    tasks: Sequence[int],
-) -> list[Run]:  # fmt: skip
-    """One network a platform and seed, of its own labels."""
-    kept = tuple(tasks[:: round(1 / system.share)])
-    return [
-        Run(
-            key={"stage": stage, "system": system.name, "seed": seed},
-            labels=only(data.programs, platform),
-            tasks=kept,
-            judged=(platform,),
-            seed=seed,
-        )
-        for seed in seeds
-        for platform in platforms
-    ]
-
-
-def together_runs(
-    data: Data, stage: str, system: System, platforms: Sequence[str], seeds: Sequence[int],
-    tasks: Sequence[int],
-) -> list[Run]:  # fmt: skip
-    """One network a seed, of all platforms' labels."""
-    return [
-        Run(
-            key={"stage": stage, "system": system.name, "seed": seed},
-            labels=data.programs,
-            tasks=tuple(tasks),
-            judged=tuple(platforms),
-            seed=seed,
-        )
-        for seed in seeds
-    ]
-
-
 def single(session: Session) -> None:
     for store in session.stores():
         data = session.data(store)
@@ -221,26 +107,6 @@ def losses(session: Session) -> None:
         for system in filter(session.wanted, LOSSES):
             runs = alone_runs(data, "losses", system, here, session.seeds, data.train)
             session.run(data, system, runs, test=True)
-
-
-def physics_only(session: Session, data: Data, runs: Sequence[Run]) -> None:
-    fit = PhysicsRecipe().fit
-    fit = replace(fit, steps=2) if session.args.quick else fit
-    runs = [run for run in runs if session.rows.missing(run)]
-    if not runs or session.late():
-        return
-    began = time.monotonic()
-    features = physics_set(data.programs)
-    jobs = [FitJob(programs=run.labels, tasks=run.tasks, seed=run.seed) for run in runs]
-    models = train_physics(features, jobs, fit, session.device)
-    spent = round((time.monotonic() - began) / len(runs), 1)
-    inputs = models[0].read_all(data.test)
-    for run, model in zip(runs, models, strict=True):
-        [platform] = run.judged
-        scores = model.rank(inputs, platform).astype(np.float64)
-        found = judge_scores(data.test, platform, scores, range(len(data.test.tasks)))
-        row = {**run.key, "platform": platform, "store": data.name, "seconds": spent}
-        session.rows.add({**row, "side_by_side": len(runs), **figures(found)})
 
 
 def push(session: Session) -> None:
@@ -282,130 +148,65 @@ def best_pushed(session: Session, store: str) -> System | None:
     return systems[int(np.argmax(marks))]
 
 
-# ---- mtl ----------------------------------------------------------------------------------------
-
-
-def helper_sets(target: str) -> list[tuple[str, ...]]:
-    """None, each, pairs of one maker and of both, three and four of the other CPUs."""
-    same = [name for name in CPUS if name != target and MAKERS[name] == MAKERS[target]]
-    other = [name for name in CPUS if MAKERS[name] != MAKERS[target]]
-    sets: list[tuple[str, ...]] = [(), *((name,) for name in (*same, *other))]
-    sets += [tuple(two) for two in (same[:2], other[:2], (same[0], other[0])) if len(two) == 2]
-    sets += [tuple([*same, *other][:3]), tuple([*other, *same][:3]), (*same, *other)]
-    return list(dict.fromkeys(sets))
-
-
-def few_labels(data: Data, target: str, count: int, seed: int) -> np.ndarray[Any, Any]:
-    """`count` programs measured on the target, some of each of a few training tasks."""
-    rng = np.random.default_rng([seed, count])
-    programs, head = data.programs, data.programs.head(target)
-    valid = rng.permutation(programs.valid(head))
-    kept: list[Any] = []
-    for task in rng.permutation(np.array(data.train)):
-        if len(kept) < count:
-            kept += valid[programs.task[valid] == task][:PER_TASK].tolist()
-    return np.array(kept[:count], dtype=np.int64)
-
-
-def with_helpers(
-    programs: ProgramSet, target: str, few: np.ndarray[Any, Any], helpers: Sequence[str]
-) -> ProgramSet:
-    """The few labels of the target and all of the helpers; the others have none."""
-    latency, failed = np.full_like(programs.latency, np.nan), np.zeros_like(programs.failed)
-    for name in helpers:
-        head = programs.head(name)
-        latency[:, head], failed[:, head] = programs.latency[:, head], programs.failed[:, head]
-    head = programs.head(target)
-    latency[few, head] = programs.latency[few, head]
-    return replace(programs, latency=latency, failed=failed)
-
-
-def mtl_system(args: argparse.Namespace) -> System:
-    if args.published:
-        return System(name="published", paper=True)
-    return System(name="language only", fit={"patience": 1000}, steps=MTL_STEPS)
-
-
-def mtl(session: Session) -> None:
-    data = session.data("cpu")
-    system, stage = mtl_system(session.args), "mtl"
-    stage += ", published" if session.args.published else ""
-    targets = session.here("cpu")
-    everything = [
-        (target, count, seed, few_labels(data, target, count, seed))
-        for seed in session.seeds
-        for target in targets
-        for count in COUNTS
-    ]
-
-    def run(name: str, case: Any, helpers: Sequence[str], start: Weights | None = None) -> Run:
-        target, count, seed, few = case
-        key = {"stage": stage, "system": name, "seed": seed, "labels": count}
-        labels = with_helpers(data.programs, target, few, helpers)
-        return Run(
-            key=key, labels=labels, tasks=data.train, judged=(target,), seed=seed, start=start
+def trunk(session: Session) -> None:
+    """A scorer on the states of a language model that was taught no speed, and stays as it is."""
+    for store in session.stores():
+        data = session.data(store)
+        runs = {
+            platform: alone_runs(data, "trunk", TRUNK, [platform], session.seeds, data.train)
+            for platform in session.here(store)
+        }
+        runs = {p: [r for r in of if session.rows.missing(r)] for p, of in runs.items()}
+        if not any(runs.values()) or session.late():
+            continue
+        began = time.monotonic()
+        steps = 2 if session.args.quick else TRUNK.steps
+        model = language_model(
+            data.programs, data.targets, data.train, steps, session.device, TRUNK_SIZE
         )
-
-    for most in range(5):  # alike numbers of labels train side by side
-        runs = [
-            run(f"+ {', '.join(helpers)}" if helpers else "alone", case, helpers)
-            for case in everything
-            for helpers in helper_sets(case[0])
-            if len(helpers) == most
-        ]
-        session.run(data, system, runs, test=True)
-    if not session.args.published:
-        against(session, data, system, everything, run)
+        written = [sentences_of(programs) for programs in (data.programs, data.test)]
+        print(f"{store}: a language model in {time.monotonic() - began:.0f} s", flush=True)
+        for platform, of in runs.items():
+            if of and not session.late():
+                target = data.targets[platform]
+                known, test = standard(*(states_of(model, said, target) for said in written))
+                scorers(session, data, of, known, test)
 
 
-def against(session: Session, data: Data, system: System, everything: Any, run: Any) -> None:
-    """What adding platforms is to beat: the same few labels, other ways to know more."""
-    config = system.recipe().config_for(data.programs)
-    steps = 1 if session.args.quick else 3000
-    before = [run("hidden decisions first", case, ()) for case in everything]
-    before = [one for one in before if session.rows.missing(one) and not session.late()]
-    before = [replace(one, start=pre_train(data, config, one.seed, steps)) for one in before]
-    session.run(data, system, before, test=True)
-    tuned = [run("fine-tuned", case, ()) for case in everything]
-    if any(map(session.rows.missing, tuned)) and not session.late():
-        started = helper_models(session, data, system, everything, run)
-        cases = [case for case in everything if (case[0], case[2]) in started]
-        tuned = [run("fine-tuned", case, (), started[case[0], case[2]]) for case in cases]
-        session.run(data, system, tuned, test=True)
-    local = [run("local physics", case, ()) for case in everything]
-    local = [replace(one, labels=only(one.labels, one.judged[0])) for one in local]
-    physics_only(session, data, local)
+def scorers(
+    session: Session, data: Data, runs: Sequence[Run], known: Encoded, test: Encoded
+) -> None:
+    began, [platform] = time.monotonic(), runs[0].judged
+    config = ScorerConfig(columns=known.values.shape[1])
+    fit = replace(System(name="").recipe().fit, epochs=1 if session.args.quick else 50)
 
+    def build(seed: int) -> Scorer:
+        torch.manual_seed(seed)
+        return Scorer(config, (platform,))
 
-def helper_models(
-    session: Session, data: Data, system: System, everything: Any, run: Any
-) -> dict[tuple[str, int], Weights]:
-    """By target and seed: a network of the other CPUs; the target's head starts as its nearest's.
-
-    It also has a row, of no label of the target's own.
-    """
-    cases = {(target, seed): (target, 0, seed, few[:0]) for target, _, seed, few in everything}
-    nearest = {t: next(n for n in CPUS if n != t and MAKERS[n] == MAKERS[t]) for t, _ in cases}
-    runs = [
-        replace(
-            run("others only", case, [name for name in CPUS if name != case[0]]),
-            head=nearest[case[0]],
-        )
-        for case in cases.values()
-    ]
-    weights = session.run(data, system, runs, test=True, again=True)
-    heads = data.programs.platforms
-    found: dict[tuple[str, int], Weights] = {}
-    for key, one in zip(cases, weights, strict=False):
-        mine, near = (f".heads.{heads.index(name)}." for name in (key[0], nearest[key[0]]))
-        copied = {k.replace(near, mine): v for k, v in one.items() if near in k}
-        found[key] = {**one, **copied}
-    return found
+    taught = [(run.labels, run.tasks, run.seed) for run in runs]
+    stacked = StackedTrainer(build, known, taught, fit, session.device)
+    stacked.fit()
+    spent = round((time.monotonic() - began) / len(runs), 1)
+    for number, run in enumerate(runs):
+        network = build(run.seed)
+        network.load_state_dict(stacked.weights(number))
+        found = []
+        sides = ((data.programs, known, data.validation), (data.test, test, None))
+        for programs, states, tasks in sides:
+            outputs = outputs_of(network, as_batch(states), 0, 8192).numpy()
+            scores = opinions_of(outputs).mean(1).astype(np.float64)
+            wanted = range(len(programs.tasks)) if tasks is None else tasks
+            found.append(judge_scores(programs, platform, scores, wanted))
+        row = {**run.key, "platform": platform, "store": data.name, "epochs": fit.epochs}
+        row["validation"] = {f"top{k}": round(mean_top_k(found[0], k), 4) for k in (1, 5)}
+        row |= {"seconds": spent, "side_by_side": len(runs)}
+        session.rows.add({**row, **figures(found[1])})
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    stages = {"single": single, "mtl": mtl, "losses": losses, "push": push}
+    stages = {"single": single, "mtl": mtl, "losses": losses, "push": push, "trunk": trunk}
     parser.add_argument("stage", choices=[*stages, "report"])
     parser.add_argument("files", nargs="*", type=Path, help="report: rows; all of ours if none.")
     parser.add_argument("--platforms", default="", help="Some of them, by name.")

@@ -125,7 +125,7 @@ def print_curves(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def report(rows: Sequence[dict[str, Any]]) -> None:
-    for stage in ("single", "losses", "chosen"):
+    for stage in ("single", "losses", "trunk", "chosen"):
         print_stage(rows, stage)
     print_push(rows)
     for stage in ("mtl", "mtl, published"):

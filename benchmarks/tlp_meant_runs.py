@@ -117,6 +117,7 @@ class Data:
         with Store.open(ROOT / "data" / name) as store:
             self.programs = read_programs([store], split="train")
             self.test = read_programs([store], split="test")
+            self.targets = store.targets()
         sides = make_sides(self.programs, DataSelection(fold=-1))
         self.train, self.validation = sides.train[::nth_task], sides.validation
         self.pretrained: dict[tuple[TLPConfig, int, int], Weights] = {}

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from cpu_records_support import cpu_measurements
+from tensorese.features.sentences import sentences_of
 from tensorese.training.labels import only
 from training_support import NEW, OLD, cpu_store
 
@@ -19,8 +20,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import tlp_meant
 import tlp_meant_report
 import tlp_meant_runs
-from tlp_meant import Rows, few_labels, helper_sets, with_helpers
+from tlp_meant_mtl import few_labels, helper_sets, with_helpers
 from tlp_meant_runs import Data, Run, System, Trained, pre_train, rows_of, train
+from tlp_meant_session import Rows
+from tlp_meant_trunk import language_model, standard, states_of
 
 pytestmark = pytest.mark.null
 
@@ -112,7 +115,7 @@ def test_a_pre_trained_trunk_is_where_training_starts(data: Data) -> None:
 
 
 def test_every_target_has_helpers_of_both_makers() -> None:
-    for target in tlp_meant.CPUS:
+    for target in tlp_meant_report.CPUS:
         sets = helper_sets(target)
         assert {len(one) for one in sets} == {0, 1, 2, 3, 4} and len(set(sets)) == len(sets)
         assert not any(target in one for one in sets) and sum(len(one) == 1 for one in sets) == 4
@@ -142,3 +145,18 @@ def test_what_hurts_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     tlp_meant_report.print_negative(systems)
     said = capsys.readouterr().out
     assert said.startswith("negative transfer: b added to + a: -0.200") and said.count("added") == 1
+
+
+def test_states_of_a_language_model_know_every_answer(data: Data) -> None:
+    """The last one too, of which no question is asked any more; programs differ, prompts too."""
+    tasks = data.train[:4]
+    model = language_model(data.programs, data.targets, tasks, 2, "cpu", "tiny")
+    sentences = sentences_of(data.programs)
+    old, new = (states_of(model, sentences, data.targets[name]) for name in (OLD, NEW))
+    assert old.shape == (len(data.programs), 3 * model.config.width)
+    assert np.abs(old - new).max() > 1e-3
+    index = data.programs.members[0]
+    decisions = np.concatenate(data.programs.decisions[:1])
+    assert len(np.unique(old[index].round(5), axis=0)) == len(np.unique(decisions, axis=0))
+    known, other = standard(old, new)
+    assert np.abs(known.values.mean(0)).max() < 1e-3 and known.values.shape == other.values.shape
