@@ -45,7 +45,7 @@ PHYSICS = System(name="physics only")
 
 SINGLE = (
     System(name="published", paper=True),
-    System(name="published, nothing cropped", paper=True, crop="67x50"),
+    System(name="published, nothing cropped", paper=True, crop="whole"),
     System(name="published, 200 epochs", paper=True, fit={"epochs": 200, "patience": 200}),
     System(name="language only"),
     System(name="both", beside=True),
@@ -56,7 +56,7 @@ LOSSES = (
     System(name="LSTM, rank", paper=True, config={"mixer": "lstm"}),
     System(name="LSTM, squared error", paper=True, config={"mixer": "lstm"}, fit={"loss": "mse"}),
     System(name="attention, rank, 16x16", paper=True, crop="16x16"),
-    System(name="attention, rank, 67x50", paper=True, crop="67x50"),
+    System(name="attention, rank, nothing cropped", paper=True, crop="whole"),
 )
 TRUNK_SIZE = "small"
 TRUNK = System(name=f"frozen language model, {TRUNK_SIZE}", steps=4000)

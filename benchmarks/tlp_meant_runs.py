@@ -29,7 +29,7 @@ from tensorese.training.groups import GroupConfig
 from tensorese.training.hidden_numbers import HiddenConfig, learn_hidden
 from tensorese.training.physics import FitJob, epoch_steps
 from tensorese.training.recipes.base import DataSelection, make_sides
-from tensorese.training.recipes.tlp import TLPRecipe
+from tensorese.training.recipes.tlp import HOT, TLPRecipe
 from tensorese.training.stacked import StackedTrainer
 from tensorese.training.trainer import TrainConfig, Trainer
 
@@ -52,6 +52,7 @@ class System:
     beside: bool = False
     """Hardware features beside the language."""
     crop: str = ""
+    """Of the published matrix; `whole`: as large as the store's programs are."""
     steps: int = 0
     """Of training, whatever the number of labels; 0: the epochs of `fit`."""
     hidden: int = 0
@@ -68,8 +69,15 @@ class System:
             config=replace(recipe.config, **self.config),
             fit=replace(fit, seed=seed, **self.fit),
             features="both" if self.beside else "language",
-            crop=self.crop,
+            crop="" if self.crop == "whole" else self.crop,
         )
+
+    def recipe_for(self, data: Data) -> TLPRecipe:
+        recipe = self.recipe()
+        if self.crop != "whole":
+            return recipe
+        spec = data.programs.spec()  # its first row is the task's
+        return replace(recipe, crop=f"{spec.length - 1}x{HOT + spec.names + spec.numbers}")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -161,7 +169,7 @@ class Data:
 
 def train(data: Data, system: System, runs: Sequence[Run]) -> list[Trained]:
     """All runs; they have as many heads and differ in labels, tasks, seed and where they start."""
-    recipe = system.recipe()
+    recipe = system.recipe_for(data)
     config = recipe.config_for(data.programs)
     fit = recipe.fit
     if system.steps:

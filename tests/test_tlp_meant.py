@@ -29,7 +29,7 @@ pytestmark = pytest.mark.null
 
 SMALL = {"width": 16, "heads": 2}
 LANGUAGE = System(name="language", config=SMALL, fit={"epochs": 3, "lr": 3e-3})
-PAPER = System(name="published", paper=True, fit={"epochs": 2}, crop="25x20")
+PAPER = System(name="published", paper=True, fit={"epochs": 2}, crop="whole")
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +57,9 @@ def test_side_by_side_or_in_turn(data: Data, system: System) -> None:
     fit = recipe.fit
     stacked = [Trained(run=one.run, config=one.config, keep_best=False) for one in in_turn]
     tlp_meant_runs._side_by_side(data, fit, stacked)
+    if system is PAPER:  # nothing is cropped, and little is padding
+        rows_read = in_turn[0].config.spec.length
+        assert rows_read == max(len(pair.bones.rows) for pair in data.programs.pairs)
     for trained in (in_turn, stacked):
         rows = list(rows_of(data, trained, test=True))
         assert [row["platform"] for row in rows] == [OLD, NEW]
