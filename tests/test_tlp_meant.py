@@ -12,6 +12,7 @@ import pytest
 
 from cpu_records_support import cpu_measurements
 from tensorese.features.sentences import sentences_of
+from tensorese.training.groups import GroupConfig
 from tensorese.training.labels import only
 from training_support import NEW, OLD, cpu_store
 
@@ -29,7 +30,8 @@ pytestmark = pytest.mark.null
 
 SMALL = {"width": 16, "heads": 2}
 LANGUAGE = System(name="language", config=SMALL, fit={"epochs": 3, "lr": 3e-3})
-PAPER = System(name="published", paper=True, fit={"epochs": 2}, crop="whole")
+MIXED = GroupConfig(size=64, per_batch=1, balance=0.0, by_task=False)
+PAPER = System(name="published", paper=True, fit={"epochs": 2, "groups": MIXED}, crop="whole")
 
 
 @pytest.fixture(scope="module")
