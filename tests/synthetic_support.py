@@ -27,7 +27,10 @@ def matmul_workload(m: int, n: int, k: int) -> Workload:
     return Workload(operator="matmul", args=args, source="ansor")
 
 
-def matmul_program(workload: Workload, tile: Sequence[int], unroll: int) -> Program:
+def matmul_program(
+    workload: Workload, tile: Sequence[int], unroll: int, *, short: bool = False
+) -> Program:
+    """`short`: a sketch that neither splits the reduction nor unrolls."""
     (m, k), (_, n) = workload.args[0].shape, workload.args[1].shape
     steps = [
         ["SP", 2, 0, m, [tile[0], tile[1]], 1],
@@ -39,6 +42,8 @@ def matmul_program(workload: Workload, tile: Sequence[int], unroll: int) -> Prog
         ["PR", 2, 0, f"auto_unroll_max_step${unroll}"],
         ["AN", 2, 6, 2],
     ]
+    if short:
+        steps = [step for k, step in enumerate(steps) if k not in (2, 6)]
     body, slots, decisions = split_steps(steps)
     sketch = Sketch(dialect="ansor", body=body, slots=slots)
     return Program(workload=workload, sketch=sketch, decisions=decisions)
@@ -63,8 +68,12 @@ def synthetic_measurements(
     per_task: int = 80,
     failing: float = 0.05,
     seed: int = 0,
+    short: int = 0,
 ) -> Iterator[Measurement]:
-    """`per_task` records of each task and platform; a share of them failed."""
+    """`per_task` records of each task and platform; a share of them failed.
+
+    Of every four programs `short` are of a shorter sketch.
+    """
     rng = np.random.default_rng(seed)
     sizes = [tuple(int(x) for x in rng.choice(SIZES, 3)) for _ in range(4 * tasks)]
     for m, n, k in list(dict.fromkeys(sizes))[:tasks]:
@@ -79,7 +88,7 @@ def synthetic_measurements(
             failed = rng.random() < failing
             seconds = _latency(workload, powers, unroll, bias=0.5 * where)
             yield Measurement(
-                program=matmul_program(workload, powers, unroll),
+                program=matmul_program(workload, powers, unroll, short=number % 4 < short),
                 platform=Platform(name=platforms[where]),
                 status=Status.RUN_ERROR if failed else Status.OK,
                 run_secs=() if failed else (seconds * float(1 + 0.01 * rng.random()),),

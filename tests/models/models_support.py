@@ -93,23 +93,9 @@ def ensemble_model(
     return Ensemble([Member(model=networks), Member(model=trees, votes=votes)])
 
 
-def tlp_model(
-    spec: MatrixSpec,
-    platforms: tuple[str, ...] = PLATFORMS,
-    *,
-    paper: bool = False,
-    layers: int = 1,
-    members: int = 1,
-) -> TLP:
+def tlp_model(spec: MatrixSpec, platforms: tuple[str, ...] = PLATFORMS, **changes: Any) -> TLP:
     torch.manual_seed(0)
-    config = TLPConfig(
-        spec=spec,
-        style="paper" if paper else "live",
-        width=32,
-        heads=4,
-        layers=layers,
-        members=members,
-    )
+    config = TLPConfig(spec=spec, width=32, heads=4, **changes)
     network = TLPNetwork(config, platforms).eval()
     return TLP(network) if len(platforms) == 1 else MTLTLP(network)
 

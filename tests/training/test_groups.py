@@ -41,8 +41,12 @@ def test_epochs_differ_and_repeat_exactly(toy: ProgramSet) -> None:
 
 
 def test_mixed_groups_mix_tasks(toy: ProgramSet) -> None:
-    mixed = _groups(toy, replace(SMALL, by_task=False)).epoch(0)[0, 0]
-    assert len(set(toy.task[mixed])) > 1
+    groups = _groups(toy, replace(SMALL, by_task=False))
+    assert len(set(toy.task[groups.epoch(0)[0, 0]])) > 1
+    every = groups.epoch(0).reshape(-1)
+    labelled = np.flatnonzero(np.isfinite(toy.latency).any(1) & (toy.task < 4))
+    assert groups.records == len(labelled)  # once, whatever the platforms that have a label
+    np.testing.assert_array_equal(np.unique(every[every >= 0]), labelled)
 
 
 def test_a_platform_with_few_labels_is_repeated(toy: ProgramSet) -> None:

@@ -32,11 +32,15 @@ def test_stacked_training_is_training(toy: ProgramSet) -> None:
     encoded = encode_programs(toy, Encoder(spec))
     runs = [(toy, range(4), 0), (toy, range(3), 7)]
     stacked = StackedTrainer(build, encoded, runs, CONFIG, "cpu")
-    stacked.fit()
+    losses: list[list[float]] = []
+    stacked.fit(lambda done, loss_M: losses.append([done, *loss_M.tolist()]))
     alone = Trainer(build(0), toy, encoded, train_tasks=range(4), config=CONFIG)
     assert stacked.per_epoch == alone.groups.per_epoch
     for name, value in alone.fit().named_parameters():
         torch.testing.assert_close(value.data, stacked.weights(0)[name], rtol=2e-3, atol=2e-4)
+    first = [[entry["epoch"], entry["loss"]] for entry in alone.history]
+    np.testing.assert_allclose([row[:2] for row in losses], first, rtol=1e-3)
+    assert all(row[1] != row[2] for row in losses)
     assert any(not torch.equal(t, stacked.weights(1)[n]) for n, t in stacked.weights(0).items())
 
 

@@ -84,6 +84,31 @@ def test_early_stop_keeps_the_best(toy: ProgramSet) -> None:
         assert torch.equal(value, trainer.best[2][name])
 
 
+def test_the_loss_of_watched_tasks_is_written_down(toy: ProgramSet) -> None:
+    """It is of their own labels, and training does not feel it."""
+    trainer = _trainer(toy, replace(CONFIG, epochs=2), watched=(4, 5))
+    trainer.fit()
+    said = [entry["validation_loss"] for entry in trainer.history]
+    other = _trainer(toy, CONFIG)
+    other.model.load_state_dict(trainer.model.state_dict())
+    labels, groups = other._to_learn(toy, (4, 5))
+    other.model.eval()
+    losses = [other.loss(torch.from_numpy(i), labels).item() for i in groups.epoch(0)]
+    assert said[-1] == pytest.approx(sum(losses) / len(losses), rel=1e-4) and said[0] != said[1]
+    assert said[-1] != pytest.approx(trainer.history[-1]["loss"], rel=0.01)
+    for one, two in zip(
+        _trainer(toy, replace(CONFIG, epochs=2)).fit().parameters(),
+        trainer.model.parameters(),
+        strict=True,
+    ):
+        assert torch.equal(one, two)  # watching changes nothing
+
+
+def test_a_constant_rate_stays() -> None:
+    config = replace(CONFIG, schedule="constant")
+    assert {learning_rate(config, step, 100) for step in range(100)} == {CONFIG.lr}
+
+
 def test_rate_rises_then_falls() -> None:
     rates = [learning_rate(CONFIG, step, 100) for step in range(100)]
     assert rates[0] < rates[4] == max(rates)

@@ -238,6 +238,11 @@ class TLMNetwork(nn.Module):
 
     def forward(self, cache: Cache, speeds_PR: Tensor, dialogue: Dialogue) -> Tensor:
         """`[P, R, S, A]` log-probabilities of the answers that each question allows."""
+        x = self.states(cache, speeds_PR, dialogue)
+        return self._answers(x, dialogue.words_PRSF, dialogue.options_PRS)
+
+    def states(self, cache: Cache, speeds_PR: Tensor, dialogue: Dialogue) -> Tensor:
+        """`[P, R, S, D]`: what is known at each question, before its answer."""
         asked = dialogue.asked_PRS
         x = self._inputs(speeds_PR, dialogue.words_PRSF, dialogue.answers_PRS)
         steps = x.shape[2]
@@ -248,7 +253,7 @@ class TLMNetwork(nn.Module):
         for layer, prompt in zip(self._stack, cache.prompt, strict=True):
             q, k, v = layer.split(x, turn)
             x = layer.finish(x, _attend(q, (k, v), hide, prompt, cache.real_PT))
-        return self._answers(x, dialogue.words_PRSF, dialogue.options_PRS)
+        return x
 
     def step(
         self, cache: Cache, wish_PR: Tensor, before_PRF: Tensor, answers_PR: Tensor,

@@ -49,6 +49,8 @@ MIXED_CHUNK = 8192
 SPREAD = 0.25
 """Factor on log2 numbers, so that inputs are of order one."""
 PAPER_WIDTH = 256
+NEVER = -99.0
+"""Logit of failing of a network that was not taught it: no score is lowered."""
 
 # ---- configuration ------------------------------------------------------------------------------
 
@@ -58,6 +60,11 @@ class TLPConfig:
     spec: MatrixSpec = field(default_factory=lambda: MatrixSpec(physics=False))
     """How programs are written as matrices; with `physics`, hardware features stand beside them."""
     style: Literal["live", "paper"] = "live"
+    mixer: Literal["attention", "lstm"] = "attention"
+    """What lets the rows of the published network see each other."""
+    fails: bool = True
+    """A second output learns which programs fail and lowers their scores; without it the rank
+    output alone is the score."""
     members: int = 1
     """Networks in one model, started apart, trained side by side; their scores are averaged."""
     width: int = 64
@@ -83,10 +90,11 @@ class TLPConfig:
 
 
 def paper_config(machine: str) -> TLPConfig:
-    """As published: a matrix of 25 x 22 for CPUs, 40 x 20 for GPUs; nothing can be set."""
+    """As published: a matrix of 25 x 22 for CPUs, 40 x 20 for GPUs, one output."""
     return TLPConfig(
         spec=paper_spec("cpu" if machine == "cpu" else "gpu"),
         style="paper",
+        fails=False,
         width=PAPER_WIDTH,
         heads=8,
         dropout=0.0,
@@ -278,26 +286,32 @@ class LiveTrunk(nn.Module):
         return out
 
     def forward(self, batch: ProgramBatch) -> Tensor:
+        first_NRD, x_NRD, context_STD, real = self.states(batch)
+        sums = [_summed(first_NRD, real), _summed(x_NRD, real)]
+        if self.physics is not None:
+            sums.append(first_NRD[:, -1])
+        around_ND = spread(context_STD.mean(1), batch.sketch_N, self.training)
+        pooled: Tensor = self.residuals(self.pooled(torch.cat(sums, dim=-1)) + around_ND)
+        return pooled  # [N, D]
+
+    def states(self, batch: ProgramBatch) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Live rows, and where there are any the hardware features as the last row, before and
+        after they saw each other; the context; which rows are no padding (None: all)."""
         s, training = batch.sketches, self.training
         constant_SLD = self.rows.constant(s.types_SL, s.names_SLK)
         context_STD = self.context(constant_SLD, s)
         live = s.live_SR[..., None].expand(-1, -1, constant_SLD.shape[-1])
         constant_SRD = constant_SLD.gather(1, live)
         first_NRD = self.rows(spread(constant_SRD, batch.sketch_N, training), live_numbers(batch))
-        beside: list[Tensor] = []
         if self.physics is not None:
-            beside = [self.physics(batch.values_NV)]  # [N, D]
-            first_NRD = torch.cat([first_NRD, beside[0][:, None]], dim=1)
+            first_NRD = torch.cat([first_NRD, self.physics(batch.values_NV)[:, None]], dim=1)
         real, allowed = self._masks(batch, context_STD.shape[1])
         x_NRD = first_NRD
         for layer in self.layers:
             assert isinstance(layer, Attention)
             key_value = spread(layer.key_value(context_STD), batch.sketch_N, training)
             x_NRD = layer(x_NRD, key_value, allowed)
-        sums = torch.cat([_summed(first_NRD, real), _summed(x_NRD, real), *beside], dim=-1)
-        around_ND = spread(context_STD.mean(1), batch.sketch_N, training)
-        pooled: Tensor = self.residuals(self.pooled(sums) + around_ND)
-        return pooled  # [N, D]
+        return first_NRD, x_NRD, context_STD, real
 
     def _masks(self, batch: ProgramBatch, tokens: int) -> tuple[Tensor | None, Tensor | None]:
         """Rows that are no padding, and what they may look at; None: all."""
@@ -318,7 +332,8 @@ def _summed(x: Tensor, real: Tensor | None) -> Tensor:
 class PaperTrunk(nn.Module):
     """As published: row MLP, one attention without norm, 2 residual blocks, no mask, no positions.
 
-    Types are one-hot; heads apply per position and are summed.
+    Types are one-hot; heads apply per position and are summed. An LSTM in place of attention leaves
+    one position, its last.
     """
 
     def __init__(self, config: TLPConfig) -> None:
@@ -330,37 +345,46 @@ class PaperTrunk(nn.Module):
             layers += [nn.Linear(inner, outer), nn.ReLU()]
         self.encode = nn.Sequential(*layers)
         self.heads = config.heads
-        self.query_key_value = nn.Linear(width, 3 * width)
-        self.merge = nn.Linear(width, width)
+        self.lstm: nn.LSTM | None = None
+        if config.mixer == "lstm":
+            self.lstm = nn.LSTM(width, width, batch_first=True)
+        else:
+            self.query_key_value = nn.Linear(width, 3 * width)
+            self.merge = nn.Linear(width, width)
         self.blocks = nn.ModuleList(nn.Linear(width, width) for _ in range(2))
 
     def forward(self, batch: ProgramBatch) -> Tensor:
-        hot = F.one_hot(batch.sketches.types_SL, TYPE_SLOTS).float()
-        hot = hot * batch.sketches.real_SL[..., None]
+        s = batch.sketches
+        known = torch.arange(TYPE_SLOTS, device=s.types_SL.device)
+        hot = ((s.types_SL[..., None] == known) & s.real_SL[..., None]).float()
         x = self.encode(torch.cat([hot[batch.sketch_N], all_numbers(batch)], dim=-1))  # [N, L, D]
-        parts = self.query_key_value(x).chunk(3, dim=-1)
-        query, key, value = (
-            p.reshape(*p.shape[:-1], self.heads, -1).transpose(1, 2) for p in parts
-        )
-        x = x + self.merge(attention(query, key, value, None).transpose(1, 2).flatten(2))
+        x = x + self.attend(x) if self.lstm is None else self.lstm(x)[0][:, -1:]
         for block in self.blocks:
             x = x + F.relu(block(x))
         out: Tensor = x
         return out  # [N, L, D]
+
+    def attend(self, x: Tensor) -> Tensor:
+        parts = self.query_key_value(x).chunk(3, dim=-1)
+        query, key, value = (
+            p.reshape(*p.shape[:-1], self.heads, -1).transpose(1, 2) for p in parts
+        )
+        merged: Tensor = self.merge(attention(query, key, value, None).transpose(1, 2).flatten(2))
+        return merged
 
 
 # ---- heads and the whole network ----------------------------------------------------------------
 
 
 def make_head(config: TLPConfig) -> nn.Module:
-    width = config.width
+    width, outputs = config.width, 1 + config.fails
     if config.style == "paper":
         return nn.Sequential(
             *(nn.Linear(width, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU()),
-            *(nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 2)),
+            *(nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, outputs)),
         )
     return nn.Sequential(
-        nn.Linear(width, width), nn.GELU(), nn.Dropout(config.dropout), nn.Linear(width, 2)
+        nn.Linear(width, width), nn.GELU(), nn.Dropout(config.dropout), nn.Linear(width, outputs)
     )
 
 
@@ -369,14 +393,15 @@ class TLPMember(nn.Module):
 
     def __init__(self, config: TLPConfig, platforms: tuple[str, ...]) -> None:
         super().__init__()
-        self.per_position = config.style == "paper"
+        self.per_position, self.fails = config.style == "paper", config.fails
         self.trunk = PaperTrunk(config) if self.per_position else LiveTrunk(config)
         self.heads = nn.ModuleList(make_head(config) for _ in platforms)
 
     def forward(self, batch: ProgramBatch) -> Tensor:
         x = self.trunk(batch)
         out = torch.stack([head(x) for head in self.heads], dim=-2)
-        return out.sum(1) if self.per_position else out
+        out = out.sum(1) if self.per_position else out
+        return out if self.fails else F.pad(out, (0, 1), value=NEVER)
 
 
 class TLPNetwork(TorchNetwork):

@@ -23,7 +23,7 @@ class GroupConfig:
     balance: float = 0.5
     """0: platforms weigh by their labels; 1: a platform with few labels is repeated up to par."""
     by_task: bool = True
-    """False mixes tasks in a group, as published (ablation)."""
+    """False mixes tasks and platforms in a group, as published."""
 
 
 class Groups:
@@ -42,10 +42,14 @@ class Groups:
         self.seed = seed
         allowed = np.isin(programs.task, np.asarray(tasks))
         self.lists: list[list[Ints]] = []
-        for head in range(len(programs.platforms)):
-            valid = np.isfinite(programs.latency[:, head]) & allowed
-            known = valid | (programs.failed[:, head] & allowed) if failed else valid
-            self.lists.append(self._lists(programs.task, valid, known))
+        valid = np.isfinite(programs.latency) & allowed[:, None]
+        known = valid | (programs.failed & allowed[:, None]) if failed else valid
+        if config.by_task:
+            for head in range(len(programs.platforms)):
+                self.lists.append(self._lists(programs.task, valid[:, head], known[:, head]))
+        elif valid.sum() > 1:
+            # Every program once, with the labels it has.
+            self.lists.append([np.flatnonzero(known.any(1))])
         self.records = sum(len(members) for lists in self.lists for members in lists)
         most = max((sum(map(len, lists)) for lists in self.lists), default=0)
         self.repeats = [
@@ -56,8 +60,6 @@ class Groups:
     def _lists(
         self, task: Ints, valid: npt.NDArray[np.bool_], known: npt.NDArray[np.bool_]
     ) -> list[Ints]:
-        if not self.config.by_task:
-            return [np.flatnonzero(known)] if valid.sum() > 1 else []
         # A list with fewer than two labels has nothing to order.
         enough = np.bincount(task[valid], minlength=int(task.max()) + 1) > 1
         order = np.flatnonzero(known & enough[task])

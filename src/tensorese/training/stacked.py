@@ -68,6 +68,7 @@ class StackedTrainer:
         # The rate and the share of the running mean are tensors: a captured step reads them.
         self.rate = torch.tensor(config.lr, device=self.device)
         self.share = torch.tensor(1.0, device=self.device)
+        self.losses = torch.zeros(len(models), device=self.device)
         self.optimizer = torch.optim.AdamW(
             list(self.params.values()),
             lr=self.rate if graphed else config.lr,
@@ -78,7 +79,8 @@ class StackedTrainer:
         self._graph: torch.cuda.CUDAGraph | None = None
         self._static: Tensor | None = None
 
-    def fit(self) -> None:
+    def fit(self, after: Callable[[int, Tensor], None] | None = None) -> None:
+        """`after` is called with the number of epochs that are done and each model's mean loss."""
         torch.manual_seed(self.config.seed)
         step = 0
         for epoch in range(self.config.epochs):
@@ -86,9 +88,12 @@ class StackedTrainer:
             batches = torch.from_numpy(np.stack(drawn, axis=1)).to(self.device)  # [B, M, G, N]
             if step == 0 and self.graph and self.device.type == "cuda":
                 self._capture(batches[0])
+            self.losses.zero_()
             for index_MGN in batches:
                 self._advance(index_MGN, step)
                 step += 1
+            if after is not None:
+                after(epoch + 1, self.losses / len(batches))
 
     def _capture(self, index_MGN: Tensor) -> None:
         """Hundreds of small kernels a step: launched one by one they cost more than they do."""
@@ -128,6 +133,7 @@ class StackedTrainer:
             self.params, index_MGN, self.labels.label, self.labels.valid, self.labels.failed
         )
         loss_M.sum().backward()  # type: ignore[no-untyped-call]
+        self.losses += loss_M.detach()
         self._clip()
         self.optimizer.step()
         pull(self.heads, self.rate * self.config.together)

@@ -56,15 +56,17 @@ class TrainConfig:
     together: float = 0.0
     """How strongly the heads are pulled to their mean, in learning rates a step."""
     clip: float = 1.0
+    schedule: Literal["cosine", "constant"] = "cosine"
     warmup: float = 0.05
-    """Share of the steps with a rising learning rate; a cosine follows."""
+    """Share of the steps with a rising learning rate; a cosine follows. None if constant."""
     average: float = 0.995
     """Weights used are a running mean with this memory per step; 0 uses the last ones."""
     bf16: bool | None = None
     """Mixed precision; None: on CUDA only."""
     seed: int = 0
     patience: int = 0
-    """Stop after this many epochs without a better validation top-1; 0 never stops early."""
+    """Stop after this many epochs without a better validation top-1, and keep the best epoch's
+    weights; 0 never stops early and keeps the last."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -77,6 +79,9 @@ class Labels:
 
     def pick(self, flat: Tensor, shape: torch.Size) -> Labels:
         return Labels(**{k: v[flat].unflatten(0, shape) for k, v in vars(self).items()})
+
+    def to(self, device: torch.device) -> Labels:
+        return Labels(**{k: v.to(device) for k, v in vars(self).items()})
 
 
 def make_labels(programs: ProgramSet, tasks: Sequence[int]) -> Labels:
@@ -123,7 +128,9 @@ def total_loss(outputs: Tensor, labels: Labels, present_GN: Tensor, config: Trai
 
 
 def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
-    """Rises in a line, falls in a cosine."""
+    """Rises in a line, falls in a cosine; or stays."""
+    if config.schedule == "constant":
+        return config.lr
     warm = max(1, round(config.warmup * steps))
     if step < warm:
         return config.lr * (step + 1) / warm
@@ -144,6 +151,7 @@ class Trainer:
         config: TrainConfig,
         device: str | torch.device = "cpu",
         validate: Callable[[TorchNetwork, Any], dict[str, float]] | None = None,
+        watched: Sequence[int] = (),
         wrap: Callable[[nn.Module], nn.Module] | None = None,
         rank: int = 0,
         world: int = 1,
@@ -155,21 +163,15 @@ class Trainer:
         self.rank, self.world = rank, world
         batch: Batch = as_batch(encoded) if isinstance(encoded, Encoded) else encoded
         self.batch = batch.to(self.device)
-        labels = make_labels(programs, train_tasks)
-        self.labels = Labels(**{k: v.to(self.device) for k, v in vars(labels).items()})
-        self.groups = Groups(
-            programs,
-            train_tasks,
-            config.groups,
-            seed=config.seed,
-            failed=config.failed_weight > 0,
-        )
+        self.labels, self.groups = self._to_learn(programs, train_tasks)
         if not self.groups.records:
             raise DataError(
                 "training needs a task with at least two valid records, but got none; "
                 "add records of programs that ran"
             )
         self.validate = validate
+        self.watched = self._to_learn(programs, watched)
+        """Tasks that are not learnt from: their loss is in the history."""
         self.steps = config.epochs * self.groups.per_epoch
         self.step = 0
         self.bf16 = self.device.type == "cuda" if config.bf16 is None else config.bf16
@@ -183,6 +185,11 @@ class Trainer:
         self.average = {k: v.detach().clone() for k, v in self.model.named_parameters()}
         self.history: list[dict[str, Any]] = []
         self.best: tuple[float, int, dict[str, Tensor]] | None = None
+
+    def _to_learn(self, programs: ProgramSet, tasks: Sequence[int]) -> tuple[Labels, Groups]:
+        failed = self.config.failed_weight > 0
+        groups = Groups(programs, tasks, self.config.groups, seed=self.config.seed, failed=failed)
+        return make_labels(programs, tasks).to(self.device), groups
 
     @property
     def network(self) -> nn.Module:
@@ -198,14 +205,24 @@ class Trainer:
 
     # ---- one step
 
-    def loss(self, index_GN: Tensor) -> Tensor:
+    def loss(self, index_GN: Tensor, labels: Labels | None = None) -> Tensor:
         """The loss of one batch of groups; every platform's labels of its programs count."""
+        network = self.wrapped if labels is None else self.model
         present = index_GN >= 0
         flat = index_GN.clamp(min=0).flatten()
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
-            outputs = self.wrapped(self.batch.select(flat).compact())
+            outputs = network(self.batch.select(flat).compact())
         outputs = outputs.float().unflatten(0, index_GN.shape)
-        return total_loss(outputs, self.labels.pick(flat, index_GN.shape), present, self.config)
+        picked = (labels or self.labels).pick(flat, index_GN.shape)
+        return total_loss(outputs, picked, present, self.config)
+
+    def watched_loss(self) -> float:
+        """Of tasks that are not learnt from, with the weights as they are."""
+        labels, groups = self.watched
+        self.model.eval()
+        with torch.inference_mode():
+            batches = torch.from_numpy(groups.epoch(0)).to(self.device)
+            return float(torch.stack([self.loss(index, labels) for index in batches]).mean())
 
     def _advance(self, index_GN: Tensor) -> Tensor:
         rate = learning_rate(self.config, self.step, self.steps)
@@ -261,8 +278,10 @@ class Trainer:
             total += self._advance(index_GN)
         entry: dict[str, Any] = {"epoch": epoch + 1, "steps": self.step}
         entry["loss"] = float(total) / len(batches)
-        if self.validate is not None:
-            with self._averaged():
+        with self._averaged():
+            if self.watched[1].records:
+                entry["validation_loss"] = self.watched_loss()
+            if self.validate is not None:
                 entry.update(self.validate(self.model, self.batch))
         return entry
 

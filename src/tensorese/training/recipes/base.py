@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -30,6 +31,8 @@ SPLITS = ("by-workload", "by-operator", "by-network")
 VALIDATION_SHARE = 8
 """One in this many training workloads validates."""
 CHECKPOINT = "checkpoint.safetensors"
+CURVE = "curve.jsonl"
+"""Beside a trained model: a line an epoch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +98,8 @@ class Trained:
     """All that was learnt from, where that is more than the job's own programs."""
     half: bool = False
     """Whether weights are kept in 16 bits."""
+    curve: Sequence[Mapping[str, Any]] = ()
+    """What was known after each epoch: losses, and how well validation tasks are ranked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,6 +324,9 @@ def train_model(
     if rank == 0:
         card = _card(recipe, job, trained, metrics, command)
         save_model(out, trained.model, card, half=trained.half)
+        if trained.curve:
+            lines = [json.dumps(entry) + "\n" for entry in trained.curve]
+            (out / CURVE).write_text("".join(lines))
         _forget(out)
     mixed = mixed_labels(stores, programs.platforms)
     return Outcome(folder=out, metrics=metrics, notes=(*mixed, *trained.notes))

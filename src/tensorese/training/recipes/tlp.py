@@ -10,10 +10,12 @@ import numpy as np
 import torch
 
 from tensorese.features.base import physics_rows
-from tensorese.features.matrix import Encoder
+from tensorese.features.matrix import PAPER_TYPES, Encoder
 from tensorese.features.programs import Encoded, ProgramSet, encode_programs
 from tensorese.models.network import ProgramBatch
 from tensorese.models.tlp import MTLTLP, TLP, TLPConfig, TLPNetwork, paper_config
+from tensorese.training.groups import GroupConfig
+from tensorese.training.hidden_numbers import HiddenConfig, learn_hidden
 from tensorese.training.labels import only
 from tensorese.training.recipes.base import (
     DataSelection,
@@ -35,10 +37,29 @@ from tensorese.training.transfer import (
 from tensorese.training.transferred_labels import fill_few
 from tensorese.training.trees import can_grow
 
+HOT = len(PAPER_TYPES["cpu"])
 _PAPER_FIXES = (
     *("members", "width", "heads", "layers", "feed", "blocks", "context_tokens", "dropout"),
-    *("noise", "physics_noise", "knots", "features", "transfer"),
+    *("noise", "physics_noise", "knots", "features", "transfer", "failed_weight", "pretrain"),
 )
+PAPER_FIT = TrainConfig(
+    epochs=50,
+    groups=GroupConfig(size=1024, per_batch=1, balance=0.0, by_task=False),
+    loss="rank",
+    regret_weight=0.0,
+    failed_weight=0.0,
+    lr=7e-4,
+    weight_decay=1e-6,
+    clip=0.5,
+    schedule="constant",
+    average=0.0,
+    bf16=False,  # the matrix holds raw integers
+    patience=50,
+)
+"""As published: a constant rate, batches of all tasks mixed, the ranking loss alone.
+
+Failed programs are left aside. Of the epochs the best on validation tasks is kept; the authors
+picked theirs by hand, on programs of training tasks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,27 +71,42 @@ class TLPRecipe(Recipe):
     """The schedule's primitives alone, or hardware features beside them."""
     transfer: bool = True
     """mtl-tlp: a platform with few labels also learns the others', transferred."""
+    crop: str = ""
+    """Rows and columns of the published matrix, 25x22 on a CPU and 40x20 on a GPU if empty; the
+    one-hot takes 11 of the columns."""
+    pretrain: int = 0
+    """Steps of predicting hidden decisions before any label is learnt from."""
     config: TLPConfig = field(default_factory=TLPConfig)
     fit: TrainConfig = field(default_factory=TrainConfig)
 
     @classmethod
     def named(cls, kind: str, preset: str, selection: DataSelection) -> Self:
         known: Literal["tlp", "mtl-tlp"] = "mtl-tlp" if kind == "mtl-tlp" else "tlp"
-        return cls(selection=selection, kind=known, preset=preset)
+        fit = PAPER_FIT if preset == "paper" else TrainConfig()
+        return cls(selection=selection, kind=known, preset=preset, fit=fit)
+
+    def __post_init__(self) -> None:
+        if self.crop and _sizes(self.crop)[1] <= HOT:
+            raise ValueError(f"columns must be more than the one-hot's {HOT}")
 
     def fixed(self) -> dict[str, str]:
+        fails = {"fails": "a network learns which programs fail if failed_weight is above 0"}
         if self.preset == "paper":
             why = "the preset paper is the published network"
-            return dict.fromkeys(_PAPER_FIXES, why)
+            return {**fails, **dict.fromkeys(_PAPER_FIXES, why)}
+        paper = dict.fromkeys(("crop", "mixer"), "it needs --preset paper")
         if self.features == "language":
             why = "it needs --features both"
-            return dict.fromkeys(("physics_noise", "knots"), why)
-        return {}
+            return {**fails, **paper, **dict.fromkeys(("physics_noise", "knots"), why)}
+        return {**fails, **paper, "pretrain": "it needs --features language"}
 
     def train(self, job: TrainingJob) -> Trained:
         programs, sides = job.programs, job.sides
         network, began = self._begun(job)
         encoded = encode_programs(programs, Encoder(network.config.spec))
+        if self.pretrain and not (job.checkpoint and job.checkpoint.exists()):
+            hidden = HiddenConfig(steps=self.pretrain, seed=self.seed)
+            learn_hidden(network, programs, encoded, sides.train, hidden, job.device)
         labels, transferred = self._labels(programs, sides.train)
         trainer = self._trainer(job, network, labels, encoded)
         trainer.fit(resume_from=job.checkpoint, progress=job.progress)
@@ -80,20 +116,21 @@ class TLPRecipe(Recipe):
             f"unknown to the vocabulary, read as such: {n} ({k} times)"
             for n, k in sorted(encoded.strangers.items())
         ]
-        notes += [note for note in (transferred, began) if note]
+        notes += [note for note in (transferred, began, _cropped(programs, encoded)) if note]
         alone = not job.start and self.kind == "mtl-tlp" and len(programs.platforms) > 1
         if alone and sides.validation:
             metrics["transfer"] = self._check_transfer(job, model, encoded)
-        return Trained(model=model, metrics=metrics, notes=tuple(notes))
+        curve = tuple(trainer.history)
+        return Trained(model=model, metrics=metrics, notes=tuple(notes), curve=curve)
 
     def _begun(self, job: TrainingJob) -> tuple[TLPNetwork, str]:
         """Random weights or another model's, and a line on where these come from."""
         programs, start = job.programs, job.start
         if start is None:
-            return self._network(self._config(programs), programs.platforms), ""
+            return self._network(self.config_for(programs), programs.platforms), ""
         torch.manual_seed(self.seed)
         heads = start.heads(programs.platforms, job.stores)
-        network = self._model(_with_heads(start, heads, self._sizes(start, programs))).network
+        network = self._model(_with_heads(start, heads, self._going_on(start, programs))).network
         for name, parameter in network.named_parameters():
             part = "head" if ".heads." in name else "rest"
             part = "encoder" if ".trunk.rows." in name or ".trunk.encode." in name else part
@@ -101,7 +138,7 @@ class TLPRecipe(Recipe):
             parameter.requires_grad_(part not in frozen[start.freeze])
         return network, start.note(heads)
 
-    def _sizes(self, start: Start, programs: ProgramSet) -> TLPConfig:
+    def _going_on(self, start: Start, programs: ProgramSet) -> TLPConfig:
         """The other model's, and its matrix; hardware features only as it had them."""
         theirs = start.model
         assert isinstance(theirs, TLP)  # of the same kind
@@ -111,14 +148,19 @@ class TLPRecipe(Recipe):
         if spec.physics:
             same_features(start, f"physics-{programs.machine}", f"physics-{spec.machine}")
         mine = paper_config(programs.machine) if self.preset == "paper" else self.config
-        return sizes_of(
-            start.folder, theirs.network.config, replace(mine, spec=spec), TLPRecipe().config
-        )
+        wanted = replace(mine, spec=spec)
+        sizes: TLPConfig = sizes_of(start.folder, theirs.network.config, wanted, TLPRecipe().config)
+        return sizes
 
-    def _config(self, programs: ProgramSet) -> TLPConfig:
+    def config_for(self, programs: ProgramSet) -> TLPConfig:
+        """The network that is trained on these programs."""
         if self.preset == "paper":
-            return paper_config(programs.machine)
-        return replace(self.config, spec=programs.spec(physics=self.features == "both"))
+            config = replace(paper_config(programs.machine), mixer=self.config.mixer)
+            rows, columns = _sizes(self.crop) if self.crop else (config.spec.length, 0)
+            numbers = columns - HOT if columns else config.spec.numbers
+            return replace(config, spec=replace(config.spec, length=rows, numbers=numbers))
+        spec = programs.spec(physics=self.features == "both")
+        return replace(self.config, spec=spec, fails=self.fit.failed_weight > 0)
 
     def _network(self, config: TLPConfig, platforms: tuple[str, ...]) -> TLPNetwork:
         torch.manual_seed(self.seed)
@@ -149,6 +191,7 @@ class TLPRecipe(Recipe):
             config=replace(self.fit, seed=self.seed),
             device=job.device,
             validate=self._validator(job.programs, job.sides, network),
+            watched=job.sides.validation,
             wrap=job.wrap,
             rank=job.rank,
             world=job.world,
@@ -201,6 +244,28 @@ def _with_heads(start: Start, heads: dict[str, str], config: TLPConfig) -> TLPNe
     places = [theirs.head_index(old) for old in heads.values()]
     weights = picked_heads(theirs.tensors(half=False), places)
     return MTLTLP.build(tuple(heads), asdict(config), weights).network
+
+
+def _sizes(crop: str) -> tuple[int, int]:
+    """`25x22`: rows, and columns with those of the one-hot."""
+    rows, cross, columns = crop.partition("x")
+    if not (cross and rows.isdigit() and columns.isdigit() and int(rows)):
+        raise ValueError("it is written ROWSxCOLUMNS, like 25x22")
+    return int(rows), int(columns)
+
+
+def _cropped(programs: ProgramSet, encoded: Encoded) -> str:
+    """How many decisions do not reach the matrix."""
+    count = np.array([len(members) for members in programs.members])
+    there = np.array([pair.sketch.n_decisions for pair in programs.pairs])
+    read = np.array([len({d for d, _ in template.sources}) for template in encoded.templates])
+    lost = 1.0 - (count * read).sum() / max(1, (count * there).sum())
+    length, numbers = encoded.templates[0].numbers.shape
+    return (
+        f"{lost:.0%} of the decisions are beyond the matrix of {length} rows of {numbers} numbers"
+        if lost > 0.005
+        else ""
+    )
 
 
 RECIPE = TLPRecipe
