@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tensorese.cli.completion import model_files
 from tensorese.cli.shape_options import fixed_by, shape_options
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("model")
+@click.argument("model", shell_complete=model_files)
 @click.option("--target", default="host", show_default=True, help="host, cuda:DEVICE or JSON.")
 @click.option(
     "--space/--no-space", default=True, help="Build each task's space, about 0.1 s a task, or not."
