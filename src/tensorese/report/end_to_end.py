@@ -74,7 +74,7 @@ def _bar(name: str, values: Mapping[str, float], rows: Mapping[str, Any]) -> svg
 
 def _notes(report: Report) -> str:
     """How to read the bars; who is absent and why; whether the machine was disturbed."""
-    lines = ["Milliseconds of one call, the median of several rounds; x: times the tuned library."]
+    lines = ["One call, the median of several rounds; 2x is twice as long as the tuned library."]
     absent: Mapping[str, Any] = report.compared.get("absent") or {}
     lines += [f"{name} is not here: {why}" for name, why in absent.items()]
     disturbed: Sequence[Any] = report.compared.get("disturbed") or ()

@@ -56,7 +56,9 @@ _PHASES = {
 
 def legend(report: Report, systems: Iterable[str]) -> str:
     terms = dict(_terms(report, set(systems)))
-    made = "".join(f"<dt>{escape(term)}</dt><dd>{escape(says)}</dd>" for term, says in terms.items())
+    made = "".join(
+        f"<dt>{escape(term)}</dt><dd>{escape(says)}</dd>" for term, says in terms.items()
+    )
     return f"<h2>What the names mean</h2><dl>{made}</dl>"
 
 

@@ -23,7 +23,7 @@ from tensorese.report.style import CSS
 ADDRESS = "127.0.0.1"
 _NAMES = (ADDRESS, "localhost")
 """What a browser here calls this machine, through a forwarded port too."""
-_PAUSE = 20.0
+PAUSE = 20.0
 """As many times as long as a page took to draw, the next one waits: the run needs the cores."""
 _LINKS = '<link rel="stylesheet" href="style.css"><script src="live.js" defer></script>'
 _POLICY = (
@@ -73,8 +73,11 @@ def _stamp(path: Path) -> tuple[int, int]:
 class Drawing:
     """The newest drawing of a source, redrawn when there is something new, and not too often."""
 
-    def __init__(self, source: Source, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, source: Source, pause: float = PAUSE, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.source = source
+        self._pause = pause
         self._clock = clock
         self._guard = threading.Lock()
         self._drawn_of: object = None
@@ -102,7 +105,7 @@ class Drawing:
             self._report = self.source.report()
             self._text, self._drawn_of = body(self._report).encode(), state
         ended = self._clock()
-        self._rests_until = ended + _PAUSE * (ended - started)
+        self._rests_until = ended + self._pause * (ended - started)
 
 
 class Dashboard(http.server.ThreadingHTTPServer):
@@ -110,8 +113,8 @@ class Dashboard(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, source: Source, port: int) -> None:
-        self.drawing = Drawing(source)
+    def __init__(self, source: Source, port: int, pause: float = PAUSE) -> None:
+        self.drawing = Drawing(source, pause)
         self.drawing.body()  # what cannot be read is refused now
         try:
             super().__init__((ADDRESS, port), _Answers)

@@ -25,8 +25,9 @@ def progress(report: Report) -> str:
     again = f" ({ms(total)} when timed again at the end)" if abs(total / last - 1) > 1e-3 else ""
     note = (
         f"The best latencies of all tasks, times their runs, together: {ms(first)} at first, "
-        f"{ms(last)} after {report.trials:,} trials{again}. A task not reached yet counts with the first result it got. The axes "
-        "begin near the best, not at 0, and early results may lie above them."
+        f"{ms(last)} after {report.trials:,} trials{again}. A task not reached yet counts with "
+        "the first result it got. The axes begin near the best, not at 0, and early results may "
+        "lie above them."
     )
     return f'<h2>Progress</h2><p>{note}</p><div class="pair">{made}</div>'
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import gzip
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tensorese.report.gather import OUTCOME, Parts, Report, assemble
 
@@ -46,9 +47,9 @@ class Replay:
             )
         )
 
-    def _done(self) -> Sequence[dict[str, object]]:
+    def _done(self) -> Sequence[Mapping[str, Any]]:
         now = (self._clock() - self._began) * self._speed
-        return [dict(batch) for batch in self.parts.batches if float(batch["secs"]) <= now]
+        return [batch for batch in self.parts.batches if float(batch["secs"]) <= now]
 
 
 def store(parts: Parts, path: Path) -> None:
@@ -74,7 +75,7 @@ def store(parts: Parts, path: Path) -> None:
     path.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
 
 
-def _proposed(row: dict[str, object]) -> dict[str, object]:
+def _proposed(row: Mapping[str, Any]) -> dict[str, Any]:
     score = row.get("score")
     return {
         "program": row["program"],

@@ -7,19 +7,22 @@ CSS = """
   --tile:#f4f3ef; --main:#2a6fbb; --rest:#a9a8a2; --faint:#d5d4ce; --bad:#b3412e;
   --s0:#2a6fbb; --s1:#d98c2b; --s2:#4b9a7d; --s3:#8a6bb8; --s4:#b3412e; --s5:#7d7c77; }
 @media (prefers-color-scheme: dark) { :root { --page:#1a1a19; --ink:#ecebe6; --soft:#a9a8a2;
-  --rule:#3a3936; --grid:#2b2a28; --tile:#242321; --main:#6aa5e8; --rest:#6d6c67; --faint:#484743; --bad:#e07b68;
-  --s0:#6aa5e8; --s1:#e0a655; --s2:#6fbf9f; --s3:#b199db; --s4:#e07b68; --s5:#95948f; } }
+  --rule:#3a3936; --grid:#2b2a28; --tile:#242321; --main:#6aa5e8; --rest:#6d6c67; --faint:#484743;
+  --bad:#e07b68; --s0:#6aa5e8; --s1:#e0a655; --s2:#6fbf9f; --s3:#b199db; --s4:#e07b68;
+  --s5:#95948f; } }
 * { box-sizing:border-box }
 body { margin:0 auto; padding:2.2rem 1.4rem 4rem; max-width:1120px; background:var(--page);
   color:var(--ink); font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif }
-h1 { font-size:1.7rem; margin:0; overflow-wrap:anywhere } h2 { font-size:1.15rem; margin:2.6rem 0 .7rem }
+h1 { font-size:1.7rem; margin:0; overflow-wrap:anywhere }
+h2 { font-size:1.15rem; margin:2.6rem 0 .7rem }
 p, .note { color:var(--soft); margin:.3rem 0 .8rem; max-width:76ch }
 .tiles { display:flex; flex-wrap:wrap; gap:.8rem; margin:1.4rem 0 }
-.tile { background:var(--tile); border-radius:8px; padding:.7rem 1rem; flex:0 1 auto; min-width:8rem }
+.tile { background:var(--tile); border-radius:8px; padding:.7rem 1rem; min-width:8rem }
 .tile b { display:block; font-size:1.45rem; font-weight:600; font-variant-numeric:tabular-nums }
 .tile span { color:var(--soft); font-size:.85rem }
-.pair { display:grid; grid-template-columns:repeat(auto-fit,minmax(min(340px,100%),1fr)); gap:1.4rem }
-figure { margin:0; max-width:560px } figcaption { color:var(--soft); font-size:.88rem; margin-bottom:.3rem }
+.pair { display:grid; grid-template-columns:repeat(auto-fit,minmax(min(340px,100%),1fr));
+  gap:1.4rem }
+figure { margin:0; max-width:560px } figcaption { color:var(--soft); font-size:.88rem }
 svg.chart { width:100%; height:auto; display:block; overflow:visible }
 svg text { font-size:12px; fill:var(--soft); font-family:inherit }
 svg .end { text-anchor:end } svg .middle { text-anchor:middle } svg .name { fill:var(--ink) }
@@ -34,7 +37,8 @@ svg .value { fill:var(--ink); font-variant-numeric:tabular-nums }
 .row .value { font-variant-numeric:tabular-nums }
 .row .value i { color:var(--soft); font-style:normal; margin-left:.7rem }
 svg.track { width:100%; height:20px; display:block; overflow:visible }
-.bar { fill:var(--rest) } .ours { fill:var(--main) } .bad { fill:var(--bad) } .soft { fill:var(--faint) }
+.bar { fill:var(--rest) } .ours { fill:var(--main) } .bad { fill:var(--bad) }
+.soft { fill:var(--faint) }
 .cut { fill:none; stroke:var(--page); stroke-width:3; vector-effect:non-scaling-stroke }
 .spread { fill:none; stroke:var(--ink); stroke-width:1.5; vector-effect:non-scaling-stroke }
 .s0{fill:var(--s0)} .s1{fill:var(--s1)} .s2{fill:var(--s2)} .s3{fill:var(--s3)}
@@ -57,7 +61,8 @@ pre { background:var(--tile); padding:.8rem; border-radius:8px; overflow:auto; f
   body { padding:1.2rem 1rem 3rem } svg.chart text { font-size:16px }
   .tiles { gap:.5rem } .tile { flex:1 1 8rem; padding:.5rem .7rem }
   .row { grid-template-columns:1fr auto } .row .name { text-align:left }
-  .row .track { grid-row:2; grid-column:1/-1 } dl { grid-template-columns:1fr } dt { margin-top:.3rem }
+  .row .track { grid-row:2; grid-column:1/-1 }
+  dl { grid-template-columns:1fr } dt { margin-top:.3rem }
   .rows thead { display:none }
   .rows tr { display:grid; grid-template-columns:repeat(3,1fr); gap:.2rem .8rem; padding:.6rem 0;
     border-bottom:1px solid var(--rule) }
