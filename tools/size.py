@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Lines of Python by room of src/tensorese; `modules` are the files beside the rooms.
 ROOMS = {
-    "cli": 2560,
+    "cli": 2660,
     "collect": 3200,
     "deploy": 2830,
     "evaluation": 960,
@@ -29,13 +29,13 @@ ROOMS = {
     "modules": 1060,
     "onboard": 500,
     "records": 3240,
-    "report": 850,
+    "report": 1430,
     "search": 4310,
     "space": 3500,
     "training": 3240,
     "workloads": 5330,
 }
-LINES = {"src": 47_300, "benchmarks": 6_700, "tests": 28_500}
+LINES = {"src": 48_000, "benchmarks": 6_700, "tests": 29_150}
 
 # Bytes; docs without docs/log.
 BYTES = {"benchmarks/results": 4_300_000, "docs": 134_000, "tracked files": 46_000_000}
