@@ -29,7 +29,7 @@ ROOMS = {
     "modules": 1060,
     "onboard": 500,
     "records": 3240,
-    "report": 1430,
+    "report": 1460,
     "search": 4310,
     "space": 3500,
     "training": 3240,

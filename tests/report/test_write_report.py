@@ -91,6 +91,30 @@ def test_rivals_come_by_speed_with_their_spread_and_the_absent_with_a_reason(
     assert "The machine was disturbed, these times are no measure: so" in text
 
 
+def test_a_library_of_several_shapes_what_was_known_and_where_it_was_timed(tmp_path: Path) -> None:
+    run = good_run(tmp_path / "run")
+
+    def shape(text: str, secs: float) -> dict[str, Any]:
+        latency = {"tuned": {"latency": secs}, "openvino": {"latency": 2 * secs}}
+        return {"shape": text, "latency": latency, "explanation": {"sum_of_tasks": secs / 2}}
+
+    shapes = [shape("ids=1x<32>", 1e-3), shape("ids=1x64", 3e-3)]
+    known = {
+        "a": {"trials": 1200, "runs": [{"time": 1.0}], "found_by": "run-1"},
+        "b": {"trials": 34, "runs": [{"time": 2.0}], "found_by": None},
+    }
+    certificate = {**shapes[-1], "shapes": shapes, "known": known, "device": "board over RPC"}
+    (run / "certificate.json").write_text(json.dumps(certificate))
+    text = write_report(run).read_text()
+    assert "One library for 2 shapes" in text and "What follows is of ids=1x64." in text
+    rows = re.findall(r"<tr>(<td.*?)</tr>", text)
+    assert re.findall(r">([^<>]+)</td>", rows[0]) == ["ids=1x&lt;32&gt;", "1.000 ms", "2.000 ms"]
+    assert "2 tasks were known from 1,234 trials of earlier runs; 1 of their programs" in text
+    assert "timed on board over RPC" in text
+    bar = text[text.index('class="name">sum of tasks<') :]
+    assert "1.500 ms" in bar[: bar.index("</div>")]  # of the last shape, not of all tasks
+
+
 def test_an_axis_shows_what_was_gained_after_the_first_results() -> None:
     falls = [(1.0, 100.0), (2.0, 20.0), (20.0, 10.2), (50.0, 10.1), (100.0, 10.0)]
     low, high = span(falls)

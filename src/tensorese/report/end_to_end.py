@@ -9,6 +9,7 @@ from typing import Any
 
 from tensorese.report import svg
 from tensorese.report.gather import Report
+from tensorese.report.tables import table
 from tensorese.report.text import ms
 
 OURS = ("tuned", "unpacked", "untuned", "sum of tasks")
@@ -28,13 +29,14 @@ def rivals(report: Report) -> list[tuple[str, float]]:
 
 def end_to_end(report: Report) -> str:
     latency = latencies(report)
+    before = f"<h2>End to end</h2>{_unmeasured(report)}{_known(report)}{_elsewhere(report)}"
     if latency:
         checks = f"{_chart(report, latency)}{_notes(report)}{_verified(report)}"
-        return f"<h2>End to end</h2>{_unmeasured(report)}{checks}{_explanation(report)}"
+        return f"{before}{_shapes(report)}{checks}{_explanation(report)}"
     if report.certificate:
         return (
-            f"<h2>End to end</h2>{_unmeasured(report)}{_verified(report)}<p>The library was not "
-            "timed: <code>tensorese bench</code> does, where it runs.</p>"
+            f"{before}{_verified(report)}<p>The library was not timed: "
+            "<code>tensorese bench</code> does, where it runs.</p>"
         )
     return (
         "<h2>End to end</h2><p>Not compiled yet: <code>tensorese compile</code> builds, "
@@ -47,8 +49,11 @@ def _chart(report: Report, latency: Mapping[str, float]) -> str:
     ours = [name for name in OURS[1:] if name in latency]
     systems = sorted(set(latency) - set(ours), key=lambda name: latency[name])
     values = dict(latency)
-    if math.isfinite(report.sum_of_tasks):
-        values["sum of tasks"] = report.sum_of_tasks
+    total = report.sum_of_tasks
+    if report.compared.get("shapes"):  # the chart is of one shape, the tasks are of all
+        total = (report.compared.get("explanation") or {}).get("sum_of_tasks") or math.nan
+    if math.isfinite(total):
+        values["sum of tasks"] = total
         ours.append("sum of tasks")
     shown = [_bar(name, values, report.compared.get("latency") or {}) for name in [*systems, *ours]]
     return svg.bars(shown, title="latency of each system", cap=_cap(values))
@@ -100,6 +105,46 @@ def _unmeasured(report: Report) -> str:
         f"{report.certificate.get('platform', '')}."
     )
     return f"<p>{escape(line)}</p>"
+
+
+def _known(report: Report) -> str:
+    """What earlier runs had found, where the certificate counts it."""
+    known: Sequence[Mapping[str, Any]] = list(report.certificate.get("known", {}).values())
+    if not known:
+        return ""
+    kept, trials = sum(bool(row.get("found_by")) for row in known), sum(r["trials"] for r in known)
+    return (
+        f"<p>{len(known)} tasks were known from {trials:,} trials of earlier runs; {kept} of their "
+        "programs are in the library.</p>"
+    )
+
+
+def _elsewhere(report: Report) -> str:
+    device = report.certificate.get("device")
+    return f"<p>Programs were timed on {escape(str(device))}.</p>" if device else ""
+
+
+def _shapes(report: Report) -> str:
+    """Every shape of a library of several; what follows is of the last."""
+    shapes: Sequence[Mapping[str, Any]] = report.compared.get("shapes") or ()
+    if not shapes:
+        return ""
+    systems = sorted({name for one in shapes for name in one.get("latency", ())}, key=_place)
+    rows = []
+    for one in shapes:
+        times = {name: float(row["latency"]) for name, row in one.get("latency", {}).items()}
+        cells = (ms(times.get(name, math.nan)) for name in systems)
+        rows.append([escape(str(one["shape"])), *cells])
+    last = escape(str(shapes[-1]["shape"]))
+    return (
+        f"<p>One library for {len(shapes)} shapes:</p>{table(('shape', *systems), rows)}"
+        f"<p>What follows is of {last}.</p>"
+    )
+
+
+def _place(system: str) -> tuple[int, str]:
+    """The library first, then its rivals, then its other forms."""
+    return (0 if system == "tuned" else 2 if system in OURS else 1, system)
 
 
 def _verified(report: Report) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-WORDS = ("task", "kernel", "class", "best over trials")
+WORDS = ("task", "kernel", "shape", "class", "best over trials")
 """Columns of text or pictures; the others hold numbers."""
 
 
