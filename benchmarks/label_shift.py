@@ -5,9 +5,9 @@
         --only-programs --minutes 8 --out AGAIN
     python benchmarks/label_shift.py report AGAIN [--data data/h200]
 
-`choose` lists known programs for `collect`, task by task so that whole tasks are compared: pipelined
-ones, which alone have asynchronous copies, and one in six without a pipeline, whose shift is the
-noise between two sittings. `report` holds the new times against the old and writes
+`choose` lists known programs for `collect`, task by task so that whole tasks are compared:
+pipelined ones, which alone have asynchronous copies, and one in six without a pipeline, whose
+shift is the noise between two sittings. `report` holds the new times against the old and writes
 benchmarks/results/label_shift/PLATFORM.json.
 """
 
