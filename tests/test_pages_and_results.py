@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = "benchmarks/results/"
-ROOMS = "benchmarks|docs|data|src|tests|tools"
+ROOMS = "benchmarks|docs|data|examples|src|tests|tools"
 # A path begins where no other path is under way: `runs/docs/x` and `my-data/x` are not ours.
 PATH = re.compile(rf"(?<![\w./-])(?:{ROOMS})/[\w.*-]+(?:/[\w.*-]+)*/?")
 LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)\s]*)?\)")

@@ -13,9 +13,8 @@ pytestmark = pytest.mark.tvm
 
 
 def test_tasks_of_a_zoo_network_as_a_table_and_as_json(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "160")
     assert run(["tasks", "zoo:dcgan", "--no-space"]) == 0
     printed = capsys.readouterr().out
     assert "conv2d_transpose" in printed and "1x100x1x1" in printed
@@ -28,6 +27,30 @@ def test_tasks_of_a_zoo_network_as_a_table_and_as_json(
     assert sum(row["weight"] for row in heavy) == 4  # the first, of stride 1, is a plain conv2d
     assert all(row["flops"] > 0 and len(row["workload"]) == 16 for row in heavy)
     assert "space" not in heavy[0]
+
+
+def test_a_line_a_task_the_largest_first(capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["tasks", "zoo:bert_tiny@1x16", "--no-space"]
+    assert run(call) == 0
+    everything = capsys.readouterr().out.splitlines()
+    assert run([*call, "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["tasks"]
+    assert len(everything) == 1 + len(listed) + 1
+    costs = [row["flops"] * row["weight"] for row in listed]
+    assert costs == sorted(costs, reverse=True)
+    shares = [float(line.split("%")[0]) for line in everything[1:-1]]
+    assert sum(shares) == pytest.approx(100, abs=0.05 * len(shares))
+    longest = max(listed, key=lambda row: len(row["name"]))
+    (line,) = [one for one in everything if f" {longest['name']} " in one][:1]
+    assert line.rstrip().endswith(f"> {longest['shapes'][-1]}") or longest["dtype"] in line
+    assert run([*call, "--top", "3"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in printed[:4]] == [line.split() for line in everything[:4]]
+    assert printed[-1] == everything[-1]
+    rest = 100 * sum(costs[3:]) / sum(costs)
+    assert printed[4] == f"and {len(listed) - 3} more, {rest:.1f}% of the FLOPs"
+    assert run([*call, "--top", "3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tasks"] == listed[:3]
 
 
 def test_what_libraries_print_stays_off_the_terminal(
@@ -53,9 +76,8 @@ def test_tasks_are_those_of_tune(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_space_of_each_task_is_counted(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "160")
     assert run(["tasks", "zoo:bert_tiny@1x16", "--target", "cuda:v100", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)["tasks"]
     assert all(row["sketches"] >= 1 and row["replayed"] == 0 for row in listed)
@@ -63,8 +85,8 @@ def test_the_space_of_each_task_is_counted(
     assert dense["space"] > 10**6
     assert run(["tasks", "zoo:bert_tiny@1x16"]) == 0
     head, first, *_ = capsys.readouterr().out.splitlines()
-    assert head.split()[-2:] == ["sketches", "space"]
-    assert first.split()[-2] == "3"
+    assert head.split()[:5] == ["share", "weight", "MFLOPs", "sketches", "space"]
+    assert first.split()[3] == "3"
 
 
 @pytest.mark.parametrize(
@@ -75,6 +97,7 @@ def test_the_space_of_each_task_is_counted(
         (["nothing.onnx"], "must be a file"),
         (["zoo:dcgan", "--target", "cuda:v1000"], "did you mean 'v100'?"),
         (["zoo:dcgan", "--target", '{"kind":"abacus"}'], "no target kind 'abacus'"),
+        (["zoo:dcgan", "--top", "0"], "0 is not in the range"),
         ([], "Missing argument 'MODEL'"),
     ],
 )

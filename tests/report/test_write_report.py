@@ -11,106 +11,22 @@ from typing import Any
 
 import pytest
 
+from run_support import batch, good_run, head, measured, workload, write
 from tensorese.errors import StoreError
-from tensorese.records.nouns import (
-    Measurement,
-    Platform,
-    Program,
-    Sketch,
-    Status,
-    TensorSpec,
-    Workload,
-)
 from tensorese.records.run_folder import RunFolderError
-from tensorese.records.store import Store
 from tensorese.report import write_report
+from tensorese.report.end_to_end import rivals
 from tensorese.report.gather import gather
-from tensorese.report.svg import ticks
+from tensorese.report.progress import span
+from tensorese.report.svg import Frame, steps, ticks
+from tensorese.report.text import ms
 
 pytestmark = pytest.mark.null
-
-SKETCH = Sketch(dialect="metaschedule", body="[[],[]]", slots=((0, -1),))
-PLATFORM = Platform(name="here")
-
-
-def workload(n: int) -> Workload:
-    return Workload(operator="matmul", args=(TensorSpec(shape=(n, n), dtype="float32"),))
-
-
-def program(n: int, row: int) -> Program:
-    return Program(workload=workload(n), sketch=SKETCH, decisions=(row,))
-
-
-def head(*sizes: int, **more: Any) -> dict[str, Any]:
-    tasks = [
-        {
-            "workload": workload(n).id,
-            "name": f"matmul{n}",
-            "operator": "dense",
-            "weight": 2,
-            "flops": 2e6,
-            "shapes": [f"{n}x{n}"],
-        }
-        for n in sizes
-    ]
-    return {
-        "version": 1,
-        "model": "zoo:x",
-        "network": "x",
-        "target": "{}",
-        "platform": "here",
-        "tasks": tasks,
-        "state": "finished",
-        "seconds": 100.0,
-        **more,
-    }
-
-
-def batch(n: int, secs: float, rows: list[int], best: float | None) -> dict[str, Any]:
-    proposed = [
-        {"program": program(n, r).id, "measurement": f"{n}-{r}", "score": -r, "origin": "test"}
-        for r in rows
-    ]
-    return {
-        "batch": 0,
-        "secs": secs,
-        "task": workload(n).id,
-        "trials": 0,
-        "proposed": proposed,
-        "phases": {"propose": 1.0, "measure": 2.0},
-        "best": best,
-    }
-
-
-def measured(n: int, row: int, secs: float | None, error: str = "") -> Measurement:
-    status = Status.BUILD_ERROR if secs is None else Status.OK
-    return Measurement(
-        program=program(n, row),
-        platform=PLATFORM,
-        status=status,
-        run_secs=() if secs is None else (secs,),
-        error=error,
-    )
-
-
-def write(folder: Path, head: dict[str, Any], batches: list[Any], rows: list[Measurement]) -> Path:
-    folder.mkdir(exist_ok=True)
-    (folder / "run.json").write_text(json.dumps(head))
-    (folder / "batches.jsonl").write_text("".join(json.dumps(b) + "\n" for b in batches))
-    with Store.open(folder / "store", create=True) as store:
-        store.append_many(rows)
-    return folder
 
 
 def pictures(text: str) -> list[ET.Element]:
     """Every drawing of the page, which must be well-formed."""
     return [ET.fromstring(found) for found in re.findall(r"<svg.*?</svg>", text, re.S)]
-
-
-def good_run(folder: Path) -> Path:
-    rows = [measured(8, r, 1e-3 / (1 + r)) for r in range(4)] + [measured(8, 9, None, "boom")]
-    batches = [batch(8, 10.0, [0, 1, 2], 1e-3 / 3), batch(8, 20.0, [3, 9], 1e-3 / 4)]
-    return write(folder, head(8, peak_gflops=100.0), batches, rows)
 
 
 def test_a_good_run_shows_progress_tasks_failures_and_predictions(tmp_path: Path) -> None:
@@ -138,10 +54,93 @@ def test_the_end_to_end_table_prefers_the_newer_bench(tmp_path: Path) -> None:
     certificate = {"latency": rows, "explanation": explanation}
     (run / "certificate.json").write_text(json.dumps(certificate))
     text = write_report(run).read_text()
-    assert "2.00x" in text and "500 ms" in text and "+50.0 %" in text
+    assert "2.00x" in text and "500.0 ms" in text and "+50.0 %" in text
     assert "softmax &lt;b&gt;" in text
     (run / "bench.json").write_text(json.dumps({"latency": {"tuned": {"latency": 4e-3}}}))
-    assert "4 ms" in write_report(run).read_text()
+    assert "4.000 ms" in write_report(run).read_text()
+
+
+def test_rivals_come_by_speed_with_their_spread_and_the_absent_with_a_reason(
+    tmp_path: Path,
+) -> None:
+    run = good_run(tmp_path / "run")
+    rows = {
+        "torch": {"latency": 4e-3, "rounds": [3e-3, 4e-3, 5e-3], "runs": 9},
+        "untuned": {"latency": 0.5, "rounds": [0.5], "runs": 1},
+        "openvino": {"latency": 2e-3, "rounds": [2e-3, 2e-3], "runs": 9},
+        "tuned": {"latency": 1e-3, "rounds": [1e-3, 1e-3], "runs": 9},
+        "onnxruntime": {"latency": 3e-3, "rounds": [3e-3, 3e-3], "runs": 9},
+    }
+    compared = {"latency": rows, "absent": {"torch.compile": "no g++ <here>"}, "disturbed": ["so"]}
+    (run / "bench.json").write_text(json.dumps(compared))
+    assert [name for name, _ in rivals(gather(run))] == ["openvino", "onnxruntime", "torch"]
+    text = write_report(run).read_text()
+    tiles = text[: text.index("End to end")]
+    assert "untuned" not in tiles
+    assert tiles.index("2.00x") < tiles.index("3.00x") < tiles.index("4.00x")
+    names = re.findall(r'class="name">(.*?)</span>', text)
+    ours = ["untuned", "sum of tasks"]
+    assert names[:6] == ["tuned", "openvino", "onnxruntime", "torch", *ours]
+    torch = text[text.index('class="name">torch<') :]
+    torch = torch[: torch.index("</div>")]
+    ends = re.search(r'class="spread" d="M([\d.]+) .*?H([\d.]+)', torch)
+    bar = re.search(r'<rect .*?width="([\d.]+)"', torch)
+    assert ends and bar and float(ends[1]) < float(bar[1]) < float(ends[2]) <= 100
+    assert "±25 %" in torch and "4.000 ms" in torch
+    assert "torch.compile is not here: no g++ &lt;here&gt;" in text
+    assert "The machine was disturbed, these times are no measure: so" in text
+
+
+def test_a_library_of_several_shapes_what_was_known_and_where_it_was_timed(tmp_path: Path) -> None:
+    run = good_run(tmp_path / "run")
+
+    def shape(text: str, secs: float) -> dict[str, Any]:
+        latency = {"tuned": {"latency": secs}, "openvino": {"latency": 2 * secs}}
+        return {"shape": text, "latency": latency, "explanation": {"sum_of_tasks": secs / 2}}
+
+    shapes = [shape("ids=1x<32>", 1e-3), shape("ids=1x64", 3e-3)]
+    known = {
+        "a": {"trials": 1200, "runs": [{"time": 1.0}], "found_by": "run-1"},
+        "b": {"trials": 34, "runs": [{"time": 2.0}], "found_by": None},
+    }
+    certificate = {**shapes[-1], "shapes": shapes, "known": known, "device": "board over RPC"}
+    (run / "certificate.json").write_text(json.dumps(certificate))
+    text = write_report(run).read_text()
+    assert "One library for 2 shapes" in text and "What follows is of ids=1x64." in text
+    rows = re.findall(r"<tr>(<td.*?)</tr>", text)
+    assert re.findall(r">([^<>]+)</td>", rows[0]) == ["ids=1x&lt;32&gt;", "1.000 ms", "2.000 ms"]
+    assert "2 tasks were known from 1,234 trials of earlier runs; 1 of their programs" in text
+    assert "timed on board over RPC" in text
+    bar = text[text.index('class="name">sum of tasks<') :]
+    assert "1.500 ms" in bar[: bar.index("</div>")]  # of the last shape, not of all tasks
+
+
+def test_an_axis_shows_what_was_gained_after_the_first_results() -> None:
+    falls = [(1.0, 100.0), (2.0, 20.0), (20.0, 10.2), (50.0, 10.1), (100.0, 10.0)]
+    low, high = span(falls)
+    assert 9.0 < low < 10.0 and 20.0 <= high < 22.0
+    flat = [(float(x), 10.0) for x in range(9)]
+    low, high = span(flat)
+    assert low < 10.0 < high < 10.5  # and no mountain
+    frame = Frame(x=(0.0, 100.0), y=span(falls))
+    path = steps(frame, falls)
+    numbers = [float(n) for n in re.findall(r"V([\d.]+)", path)]
+    assert len(numbers) == 4 and min(numbers) >= frame.at((0.0, frame.y[1]))[1]
+
+
+def test_names_that_are_shown_are_explained(tmp_path: Path) -> None:
+    text = write_report(good_run(tmp_path / "run")).read_text()
+    terms = re.findall(r"<dt>(.*?)</dt>", text)
+    assert {"build_error", "measure", "task"} <= set(terms)
+    assert "run_timeout" not in terms and "tuned" not in terms
+
+
+@pytest.mark.parametrize(
+    ("secs", "says"),
+    [(1.0, "1000 ms"), (0.0106604, "10.66 ms"), (1.23456e-6, "0.001235 ms"), (math.nan, "-")],
+)
+def test_milliseconds_have_four_digits_and_no_exponent(secs: float, says: str) -> None:
+    assert ms(secs) == says
 
 
 def test_kernels_in_place_are_named_by_what_they_add(tmp_path: Path) -> None:

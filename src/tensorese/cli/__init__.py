@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Sequence
 
 import click
+from click.shell_completion import CompletionItem, shell_complete
 
 from tensorese import __version__, interrupts
 from tensorese.errors import TensoreseError, did_you_mean
@@ -29,6 +30,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "tasks": ("tensorese.cli.tasks:tasks", "List what there is to tune in a model."),
     "compile": ("tensorese.cli.compile:compile_command", "Build, verify and time a tuned run."),
     "bench": ("tensorese.cli.bench:bench", "Time a run's library against torch and others."),
+    "dashboard": ("tensorese.cli.dashboard:dashboard", "Watch a run in the browser, or --demo."),
     "measure": ("tensorese.cli.measure:measure", "Measure a store's programs on this machine."),
     "collect": ("tensorese.cli.collect:collect", "Measure random programs of many tasks."),
     "iterate": ("tensorese.cli.iterate:iterate", "Rounds of writing, measuring and learning."),
@@ -41,7 +43,12 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "onboard": ("tensorese.cli.onboard:onboard", "Teach the models a new platform in minutes."),
     "score": ("tensorese.cli.score:score", "Print a model's scores of recorded programs."),
+    "completion": ("tensorese.cli.completion:completion", "Print completion for a shell."),
 }
+
+PROGRAM = "tensorese"
+COMPLETE = "_TENSORESE_COMPLETE"
+"""Set by the shell's completion function when it asks what may come next."""
 
 RENAMED = {"bench-models": "compare"}
 
@@ -63,6 +70,11 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(verb, line) for verb, (_, line) in VERBS.items()])
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        verbs = [(verb, line) for verb, (_, line) in VERBS.items() if verb.startswith(incomplete)]
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [*(CompletionItem(verb, help=line) for verb, line in verbs), *options]
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -75,7 +87,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="tensorese")
+@click.version_option(__version__, prog_name=PROGRAM)
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def cli(debug: bool) -> None:
     """Tunes tensor programs with language models of schedules."""
@@ -84,6 +96,8 @@ def cli(debug: bool) -> None:
 def main(args: Sequence[str] | None = None) -> None:
     """Runs the command line and leaves the process with its exit code."""
     _open_streams()
+    if asked := os.environ.get(COMPLETE):
+        sys.exit(shell_complete(cli, {}, PROGRAM, COMPLETE, asked))
     arguments = list(sys.argv[1:] if args is None else args)
     sys.exit(run(arguments))
 
@@ -111,7 +125,7 @@ def run(arguments: list[str]) -> int:
     try:
         with (
             interrupts.remembered(),
-            cli.make_context("tensorese", arguments or ["--help"]) as context,
+            cli.make_context(PROGRAM, arguments or ["--help"]) as context,
         ):
             code = cli.invoke(context)
         sys.stdout.flush()

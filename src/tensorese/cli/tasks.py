@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tensorese.cli.completion import model_files
 from tensorese.cli.shape_options import fixed_by, shape_options
 
 if TYPE_CHECKING:
     from tensorese.workloads import Task
 
+_UNCUT = 1000
+"""Characters of a line that nobody sees on a screen."""
+
 
 @click.command()
-@click.argument("model")
+@click.argument("model", shell_complete=model_files)
 @click.option("--target", default="host", show_default=True, help="host, cuda:DEVICE or JSON.")
 @click.option(
     "--space/--no-space", default=True, help="Build each task's space, about 0.1 s a task, or not."
 )
+@click.option("--top", type=click.IntRange(1), default=None, help="Only the N largest.")
 @click.option("--no-winograd", is_flag=True, help="As tune --no-winograd has them (CPUs).")
 @click.option("--json", "as_json", is_flag=True, help="Print the tasks as JSON.")
 @shape_options
@@ -26,14 +32,17 @@ def tasks(
     model: str,
     target: str,
     space: bool,
+    top: int | None,
     no_winograd: bool,
     as_json: bool,
     shape: tuple[str, ...],
     dim: tuple[str, ...],
     value: tuple[str, ...],
 ) -> None:
-    """List the tasks of MODEL: a .onnx or .pt2 file, or zoo:NAME[@shape].
+    """List the tasks of MODEL, the largest first: a .onnx or .pt2 file, or zoo:NAME[@shape].
 
+    A line a task: its share of the network's FLOPs, how often the network runs it (weight), its
+    kind, the operators fused in it, and its shapes, inputs before the output.
     A shape is given as 8x3x256x256; for .onnx files with open shapes, FILE.onnx@1x3x224x224, or by
     --shape, --dim and --value.
     The space counts a task's programs over all sketches, before a GPU's limits; sketches in
@@ -50,11 +59,21 @@ def tasks(
         for note in network.notes:
             click.echo(note, err=True)
         extracted = tasks_of(network, parsed.to_json(), winograd=not no_winograd)
-        rows = [_row(task, space) for task in extracted]
+        total = sum(task.flops * task.weight for task in extracted)
+        extracted.sort(key=lambda task: -task.flops * task.weight)
+        rows = [_row(task, space) for task in extracted[:top]]
     if as_json:
         click.echo(json.dumps({"network": network.name, "target": parsed.to_json(), "tasks": rows}))
-    else:
-        _table(rows, network.name, space)
+        return
+    if rows:
+        _table(rows, total, space)
+    if extracted[len(rows) :]:
+        rest = 1 - sum(row["flops"] * row["weight"] for row in rows) / (total or 1)
+        click.echo(f"and {len(extracted) - len(rows)} more, {100 * rest:.1f}% of the FLOPs")
+    runs = sum(task.weight for task in extracted)
+    click.echo(
+        f"{network.name}: {len(extracted)} tasks, {runs} kernels a run, {total / 1e9:.3f} GFLOPs"
+    )
 
 
 def _row(task: Task, space: bool) -> dict[str, Any]:
@@ -88,31 +107,31 @@ def _space(task: Task) -> dict[str, Any]:
     }
 
 
-def _table(rows: list[dict[str, Any]], name: str, space: bool) -> None:
+def _table(rows: list[dict[str, Any]], total: float, space: bool) -> None:
+    """What does not fit on a terminal's line is cut there; a file or a pipe gets all of it."""
     from rich.console import Console
     from rich.table import Table
 
-    total = sum(row["flops"] * row["weight"] for row in rows)
+    numbers = ("share", "weight", "MFLOPs", *(("sketches", "space") if space else ()))
     table = Table(box=None, pad_edge=False)
-    for column in ("operator", "shapes", "dtype", "name"):
-        table.add_column(column, overflow="fold")
-    for column in ("MFLOPs", "weight", "share", *(("sketches", "space") if space else ())):
+    for column in numbers:
         table.add_column(column, justify="right", no_wrap=True)
+    for column in ("kind", "operators", "shapes"):
+        table.add_column(column, no_wrap=True, overflow="ellipsis")
     for row in rows:
-        share = 100 * row["flops"] * row["weight"] / (total or 1)
+        *inputs, output = row["shapes"]
+        dtype = "" if row["dtype"] == "float32" else f" {row['dtype']}"
         table.add_row(
-            row["operator"],
-            " ".join(row["shapes"]),
-            row["dtype"],
-            row["name"],
-            f"{row['flops'] / 1e6:.2f}",
+            f"{100 * row['flops'] * row['weight'] / (total or 1):.1f}%",
             str(row["weight"]),
-            f"{share:.1f}%",
+            f"{row['flops'] / 1e6:.2f}",
             *(_size(row) if space else ()),
+            row["operator"],
+            row["name"],
+            f"{' '.join(inputs)} > {output}{dtype}",
         )
-    Console(soft_wrap=False, markup=False).print(table)
-    runs = sum(row["weight"] for row in rows)
-    click.echo(f"{name}: {len(rows)} tasks, {runs} kernels a run, {total / 1e9:.3f} GFLOPs")
+    width = None if sys.stdout.isatty() else _UNCUT
+    Console(markup=False, highlight=False, width=width).print(table)
 
 
 def _size(row: dict[str, Any]) -> tuple[str, str]:

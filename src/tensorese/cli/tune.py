@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
+from tensorese.cli.completion import model_files
 from tensorese.cli.shape_options import fixed_by, shape_options
 
 _PATH = click.Path(path_type=Path)
 
 
 @click.command()
-@click.argument("model")
+@click.argument("model", shell_complete=model_files)
 @click.option("--target", default="host", show_default=True, help="host, cuda or JSON.")
 @click.option("--trials", type=int, default=None, help="Programs to measure; 0 for none.")
 @click.option("--minutes", type=float, default=None, help="Wall-clock limit, everything included.")

@@ -13,6 +13,7 @@ from tensorese.measure.peak import believed
 from tensorese.records.run_folder import BENCH, BEST, CERTIFICATE, RunFolder
 
 Point = tuple[float, float]
+OUTCOME = ("program_id", "workload_id", "status", "latency", "error")
 
 
 @dataclass(kw_only=True)
@@ -54,8 +55,15 @@ class Report:
     """Mean rank correlation of scores and speeds inside the batches; NaN without scores."""
     phases: Mapping[str, float]
     trials: int
+    seconds: float
+    """Of tuning, as far as the run has come; NaN before the first batch."""
     certificate: Mapping[str, Any]
     bench: Mapping[str, Any]
+
+    @property
+    def compared(self) -> Mapping[str, Any]:
+        """The newest comparison of systems: `bench` where it was run, else the certificate's."""
+        return self.bench if self.bench.get("latency") else self.certificate
 
     @property
     def peak(self) -> float:
@@ -69,40 +77,69 @@ class Report:
         return sum(known) if known else math.nan
 
 
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What a report is drawn from: the contents of a run folder's files."""
+
+    head: Mapping[str, Any]
+    batches: Sequence[Mapping[str, Any]]
+    outcomes: Sequence[Mapping[str, Any]]
+    """Of every measurement, the columns of `OUTCOME`."""
+    best: Mapping[str, Any] = field(default_factory=dict)
+    certificate: Mapping[str, Any] = field(default_factory=dict)
+    bench: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, run: Path) -> Parts:
+        folder = RunFolder.read(run)
+        return cls(
+            head=folder.head,
+            batches=folder.batches,
+            outcomes=folder.outcomes(OUTCOME),
+            best=folder.optional(BEST),
+            certificate=folder.optional(CERTIFICATE),
+            bench=folder.optional(BENCH),
+        )
+
+
 def gather(run: Path) -> Report:
-    folder = RunFolder.read(run)
-    head, batches = folder.head, folder.batches
-    outcomes = folder.outcomes(["program_id", "workload_id", "status", "latency", "error"])
-    tasks = _tasks(head, folder.optional(BEST), batches, outcomes)
-    by_trials, by_time = _progress(tasks, batches)
-    predicted, agreement = _predictions(batches, outcomes)
+    return assemble(Parts.read(run))
+
+
+def assemble(parts: Parts) -> Report:
+    tasks = _tasks(parts)
+    by_trials, by_time = _progress(tasks, parts.batches)
+    predicted, agreement = _predictions(parts.batches, parts.outcomes)
     return Report(
-        head=head,
+        head=parts.head,
         tasks=tasks,
         by_trials=by_trials,
         by_time=by_time,
-        failures=_failures(outcomes),
+        failures=_failures(parts.outcomes),
         predicted=predicted,
         agreement=agreement,
-        phases=_phases(batches),
-        trials=sum(len(batch.get("proposed", ())) for batch in batches),
-        certificate=folder.optional(CERTIFICATE),
-        bench=folder.optional(BENCH),
+        phases=_phases(parts.batches),
+        trials=sum(len(batch.get("proposed", ())) for batch in parts.batches),
+        seconds=_seconds(parts),
+        certificate=parts.certificate,
+        bench=parts.bench,
     )
 
 
-def _tasks(
-    head: Mapping[str, Any],
-    best: Mapping[str, Any],
-    batches: Sequence[Mapping[str, Any]],
-    outcomes: Sequence[Mapping[str, Any]],
-) -> list[TaskReport]:
+def _seconds(parts: Parts) -> float:
+    """Of tuning so far; the head says it when a sitting ends."""
+    known = [_number(parts.head.get("seconds")), *(_number(b.get("secs")) for b in parts.batches)]
+    return max((secs for secs in known if secs == secs), default=math.nan)
+
+
+def _tasks(parts: Parts) -> list[TaskReport]:
     failed = Counter(
-        row["workload_id"] for row in outcomes if row["status"] not in ("ok", "censored")
+        row["workload_id"] for row in parts.outcomes if row["status"] not in ("ok", "censored")
     )
     tasks = {}
-    for row in head.get("tasks", ()):
+    for row in parts.head.get("tasks", ()):
         workload = str(row["workload"])
+        best = parts.best.get(workload, {})
         tasks[workload] = TaskReport(
             workload=workload,
             name=str(row.get("name", "")),
@@ -110,18 +147,19 @@ def _tasks(
             shapes=[str(shape) for shape in row.get("shapes", ())],
             weight=int(row.get("weight", 1)),
             flops=_number(row.get("flops")),
-            latency=_number(best.get(workload, {}).get("latency")),
+            latency=_number(best.get("latency")),
             failures=failed[workload],
-            chosen=_chosen(best.get(workload, {})),
+            chosen=_chosen(best),
         )
-    for batch in batches:
+    for batch in parts.batches:
         task = tasks.get(str(batch.get("task")))
         if task is not None:
             task.trials += len(batch.get("proposed", ()))
             if batch.get("best") is not None:
                 task.history.append((float(task.trials), float(batch["best"])))
+    running = parts.head.get("state") == "running"  # and what was chosen last is out of date
     for task in tasks.values():
-        if math.isnan(task.latency) and task.history:
+        if task.history and (running or math.isnan(task.latency)):
             task.latency = task.history[-1][1]
     return list(tasks.values())
 

@@ -8,8 +8,12 @@ from html import escape
 from typing import Any
 
 from tensorese.report.gather import Report, TaskReport
+from tensorese.report.tables import table
+from tensorese.report.text import breakable, decimals
 
 _SHOWN = 12
+_TRANSFORM = "winograd_"
+"""In the names of kernels whose program is fixed: nothing about them is tuned."""
 _COLUMNS = ("kernel", "class", "calls", "in place, ms", "alone, ms", "slower by, ms", "share")
 
 
@@ -26,16 +30,9 @@ def in_place(report: Report) -> str:
     total = sum(float(row["secs"]) for row in rows)
     tasks = {task.workload: task for task in report.tasks}
     ordered = sorted(rows, key=lambda row: (-_excess(row), -float(row["secs"])))
-    body = "".join(
-        _row(row, tasks.get(str(row.get("workload"))), total) for row in ordered[:_SHOWN]
-    )
-    heads = "".join(
-        f"<th>{name}</th>" if at < 2 else f'<th class="num">{name}</th>'
-        for at, name in enumerate(_COLUMNS)
-    )
-    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+    cells = [_row(row, tasks.get(str(row.get("workload"))), total) for row in ordered[:_SHOWN]]
     paragraph = f"<p>{escape(_summary(rows, explanation, len(ordered)))}</p>"
-    return f'<h2>Kernels in place</h2>{paragraph}<div class="scroll">{table}</div>'
+    return f"<h2>Kernels in place</h2>{paragraph}{table(_COLUMNS, cells)}"
 
 
 def _summary(
@@ -68,22 +65,18 @@ def _excess(row: Mapping[str, Any]) -> float:
     return float(row["secs"]) - (float(promised) if promised is not None else 0.0)
 
 
-def _row(row: Mapping[str, Any], task: TaskReport | None, total: float) -> str:
-    name = task.name if task else str(row["kernel"])
+def _row(row: Mapping[str, Any], task: TaskReport | None, total: float) -> list[str]:
+    called = task.name if task else str(row["kernel"])
     shapes = " ".join(task.shapes) if task else ""
-    alone = row.get("promised")
-    without = "not timed" if row.get("origin") else "untuned"
-    cells = [
-        f'<td>{escape(name)}<div class="small">{escape(shapes)}</div></td>',
-        f"<td>{escape(task.operator if task else '')}</td>",
-        _cell(str(row["calls"])),
-        _cell(f"{float(row['secs']) * 1e3:.3f}"),
-        _cell(f"{float(alone) * 1e3:.3f}" if alone is not None else without),
-        _cell(f"{_excess(row) * 1e3:+.3f}" if alone is not None else "-"),
-        _cell(f"{100 * float(row['secs']) / total:.1f} %" if total else "-"),
+    alone, places = row.get("promised"), decimals(total)
+    fixed = "fixed" if _TRANSFORM in called else "untuned"
+    without = "not timed" if row.get("origin") else fixed
+    return [
+        f'{breakable(called)}<div class="small">{escape(shapes)}</div>',
+        breakable(task.operator if task else "-"),
+        escape(str(row["calls"])),
+        f"{float(row['secs']) * 1e3:.{places}f}",
+        f"{float(alone) * 1e3:.{places}f}" if alone is not None else without,
+        f"{_excess(row) * 1e3:+.{places}f}" if alone is not None else "-",
+        f"{100 * float(row['secs']) / total:.1f} %" if total else "-",
     ]
-    return f"<tr>{''.join(cells)}</tr>"
-
-
-def _cell(text: str) -> str:
-    return f'<td class="num">{escape(text)}</td>'

@@ -4,219 +4,111 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
 from tensorese.report import svg
-from tensorese.report.gather import Point, Report, TaskReport
+from tensorese.report.end_to_end import end_to_end, latencies, rivals
+from tensorese.report.gather import Report, TaskReport
 from tensorese.report.in_place import in_place
+from tensorese.report.legend import legend
+from tensorese.report.progress import progress
 from tensorese.report.style import CSS
+from tensorese.report.tables import table
+from tensorese.report.text import breakable, clock, decimals, fixed, ms
 
 _DOTS = 1500
 _PHASES = ("measure", "propose", "materialise", "space", "learn")
+_RIVALS = 3
+"""As many of them have a number of their own at the top."""
+_STATES = {"running": "still running, or stopped without warning", "interrupted": "interrupted"}
 
 
 def page(report: Report) -> str:
-    name = escape(str(report.head.get("network", "network")))
+    """Everything in one file."""
+    return document(report, f"<style>{CSS}</style>")
+
+
+def document(report: Report, head: str, above: str = "") -> str:
+    """`head` says where the styles are; `above` stays when the body is drawn anew."""
+    network = escape(str(report.head.get("network", "network")))
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{network}: tuning report</title>{head}</head>"
+        f"<body>{above}<main>{body(report)}</main></body></html>\n"
+    )
+
+
+def body(report: Report) -> str:
     sections = [
         _head(report),
-        _end_to_end(report),
+        end_to_end(report),
         in_place(report),
-        _progress(report),
+        progress(report),
         _tasks(report),
         _failures(report),
         _predicted(report),
         _phases(report),
+        legend(report, {*latencies(report), "sum of tasks"}),
         _details(report),
     ]
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{name}: tuning report</title><style>{CSS}</style></head><body>"
-        f"{''.join(sections)}</body></html>\n"
-    )
-
-
-def _ms(secs: float) -> str:
-    return f"{secs * 1e3:.4g} ms" if math.isfinite(secs) else "-"
-
-
-def _fixed(value: float, digits: int = 1) -> str:
-    return f"{value:.{digits}f}" if math.isfinite(value) else "-"
-
-
-def _clock(secs: Any) -> str:
-    if not isinstance(secs, int | float):
-        return "-"
-    minutes, rest = divmod(round(secs), 60)
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
-
-
-def _latencies(report: Report) -> dict[str, float]:
-    """The newest comparison: `bench` where it was run, else the certificate's."""
-    rows = report.bench.get("latency") or report.certificate.get("latency") or {}
-    return {str(name): float(row["latency"]) for name, row in rows.items()}
+    return "".join(sections)
 
 
 def _head(report: Report) -> str:
-    head, latency = report.head, _latencies(report)
-    best = latency.get("tuned", math.nan)
+    head, best = report.head, latencies(report).get("tuned", math.nan)
+    timed = math.isfinite(best)
+    reached = sum(1 for task in report.tasks if task.latency > 0 or task.chosen)
     tiles = [
-        (
-            "end to end" if math.isfinite(best) else "sum of tasks",
-            _ms(best if math.isfinite(best) else report.sum_of_tasks),
-        ),
+        ("end to end" if timed else "sum of tasks", ms(best if timed else report.sum_of_tasks)),
         *(
-            (f"the speed of {name}", f"{latency[name] / best:.2f}x")
-            for name in ("untuned", "torch", "onnxruntime")
-            if name in latency and math.isfinite(best)
+            (f"the speed of {name}", f"{secs / best:.2f}x")
+            for name, secs in rivals(report)[:_RIVALS]
+            if timed
         ),
-        ("trials", f"{report.trials}"),
-        ("tuning time", _clock(head.get("seconds"))),
+        ("tasks with a program", f"{reached} of {len(report.tasks)}"),
+        ("trials", f"{report.trials:,}"),
+        ("tuning time", clock(report.seconds)),
     ]
     made = "".join(
         f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
         for name, value in tiles
     )
     state = str(head.get("state", "unknown"))
-    states = {"running": "still running, or stopped without warning", "interrupted": "interrupted"}
-    line = f"{head.get('model', '')} on {head.get('platform', '')}, {states.get(state, state)}"
-    title = escape(str(head.get("network", "network")))
+    line = f"{head.get('model', '')} on {head.get('platform', '')}, {_STATES.get(state, state)}"
+    title = breakable(str(head.get("network", "network")))
     return f'<h1>{title}</h1><p>{escape(line)}</p><div class="tiles">{made}</div>'
 
 
-def _end_to_end(report: Report) -> str:
-    latency = _latencies(report)
-    if not latency and report.certificate:
-        checks = f"{_unmeasured(report)}{_verified(report)}"
-        return (
-            f"<h2>End to end</h2>{checks}<p>The library was not timed: "
-            "<code>tensorese bench</code> does, where it runs.</p>"
-        )
-    if not latency:
-        return (
-            "<h2>End to end</h2><p>Not compiled yet: <code>tensorese compile</code> builds, "
-            "verifies and times the library.</p>"
-        )
-    rows = dict(latency)
-    if math.isfinite(report.sum_of_tasks):
-        rows["sum of tasks"] = report.sum_of_tasks
-    shown = sorted(rows.items(), key=lambda item: item[1])
-    others = [value for name, value in rows.items() if name != "untuned"]
-    made = [
-        svg.Bar(name=name, value=value, label=_ms(value), kind="ours" if name == "tuned" else "bar")
-        for name, value in shown
-    ]
-    chart = svg.bars(made, title="latency of each system", cap=1.5 * max(others, default=math.inf))
-    return (
-        f"<h2>End to end</h2>{_unmeasured(report)}{chart}{_verified(report)}{_explanation(report)}"
-    )
-
-
-def _unmeasured(report: Report) -> str:
-    """That nothing was timed to choose programs, and for which platform the model speaks."""
-    chosen = report.certificate.get("unmeasured")
-    if not chosen:
-        return ""
-    line = (
-        f"Nothing was timed to choose {len(chosen['programs'])} of the programs: the model that "
-        f"chose them speaks for {chosen['judged_for']}, the library is for "
-        f"{report.certificate.get('platform', '')}."
-    )
-    return f"<p>{escape(line)}</p>"
-
-
-def _verified(report: Report) -> str:
-    verification = report.certificate.get("verification", {})
-    if verification.get("skipped"):
-        return f"<p>Outputs were not verified: {escape(str(verification['skipped']))}.</p>"
-    checks = verification.get("against", {})
-    verified = [f"{n} ({v['max_error']:.1e})" for n, v in checks.items() if v.get("passed")]
-    return f"<p>Outputs verified against {escape(', '.join(verified))}.</p>" if verified else ""
-
-
-def _explanation(report: Report) -> str:
-    explanation = report.bench.get("explanation") or report.certificate.get("explanation") or {}
-    gap = explanation.get("gap")
-    if not isinstance(gap, int | float):
-        return ""
-    line = f"End to end is {100 * gap:+.1f} % from the sum of its tasks."
-    named = bool(report.bench.get("kernels") or report.certificate.get("kernels"))
-    listed = () if named else explanation.get("causes", ())  # else a table of its own follows
-    causes = "".join(f"<li>{escape(str(cause))}</li>" for cause in listed)
-    return f"<p>{line}</p>" + (f'<ul class="note">{causes}</ul>' if causes else "")
-
-
-def _progress(report: Report) -> str:
-    if not report.by_trials:
-        return "<h2>Progress</h2><p>No program has been measured successfully yet.</p>"
-    pictures = [
-        (report.by_trials, "trials", "Best latency of all tasks together, against trials"),
-        (report.by_time, "seconds", "The same against wall-clock time"),
-    ]
-    made = "".join(
-        f"<figure><figcaption>{title}</figcaption>{_curve(points, unit, title)}</figure>"
-        for points, unit, title in pictures
-    )
-    note = "A task not reached yet counts with the first result it got."
-    return f'<h2>Progress</h2><div class="pair">{made}</div><p>{note}</p>'
-
-
-def _curve(points: Sequence[Point], unit: str, title: str) -> str:
-    scaled = [(x, y * 1e3) for x, y in points if math.isfinite(x)]
-    # The first batches may be ten times slower than the rest: they may run off the top.
-    top = min(max(y for _, y in scaled), 4 * min(y for _, y in scaled)) * 1.05
-    clipped = [(x, min(y, top)) for x, y in scaled]
-    frame = svg.Frame(
-        x=(0.0, max(x for x, _ in scaled) or 1.0), y=(0.0, top), x_label=unit, y_label="ms"
-    )
-    return frame.draw(svg.steps(frame, clipped), title=title)
-
-
 def _tasks(report: Report) -> str:
-    peak = report.peak
-    total = report.sum_of_tasks
+    if not report.tasks:
+        return "<h2>Tasks</h2><p>This run has no tasks.</p>"
+    peak, total = report.peak, report.sum_of_tasks
     columns = ["task", "class", "runs", "ms", "share", "GFLOPS"]
     columns += ["% of peak"] if math.isfinite(peak) else []
     columns += ["trials", "failed", "best over trials"]
-    heads = "".join(
-        f'<th class="num">{c}</th>'
-        if c not in ("task", "class", "best over trials")
-        else f"<th>{c}</th>"
-        for c in columns
-    )
     ordered = sorted(report.tasks, key=lambda t: -(t.weight * t.latency if t.latency > 0 else 0))
-    rows = "".join(_task_row(task, total, peak) for task in ordered)
-    if not rows:
-        return "<h2>Tasks</h2><p>This run has no tasks.</p>"
-    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
-    return f'<h2>Tasks</h2><div class="scroll">{table}</div>'
+    return f"<h2>Tasks</h2>{table(columns, [_task_row(t, total, peak) for t in ordered])}"
 
 
-def _task_row(task: TaskReport, total: float, peak: float) -> str:
+def _task_row(task: TaskReport, total: float, peak: float) -> list[str]:
     share = 100 * task.weight * task.latency / total if total else math.nan
-    shapes = escape(" ".join(task.shapes))
-    cells = [
-        f'<td>{escape(task.name)}<div class="small">{shapes}{_origin(task)}</div></td>',
-        f"<td>{escape(task.operator)}</td>",
-        _cell(str(task.weight)),
-        _cell(_fixed(task.latency * 1e3, 3)),
-        _cell(f"{_fixed(share)} %"),
-        _cell(_fixed(task.gflops)),
+    under = escape(" ".join(task.shapes))
+    under += f" not timed, from {escape(task.chosen)}" if task.chosen else ""
+    return [
+        f'{breakable(task.name)}<div class="small">{under}</div>',
+        breakable(task.operator or "-"),
+        str(task.weight),
+        fixed(task.latency * 1e3, decimals(total)),
+        fixed(share, 1, " %"),
+        fixed(task.gflops),
+        *([fixed(100 * task.gflops / peak, 0)] if math.isfinite(peak) else []),
+        str(task.trials),
+        str(task.failures),
+        svg.sparkline(task.history),
     ]
-    if math.isfinite(peak):
-        cells.append(_cell(_fixed(100 * task.gflops / peak, 0)))
-    cells += [_cell(str(task.trials)), _cell(str(task.failures))]
-    return f"<tr>{''.join(cells)}<td>{svg.sparkline(task.history)}</td></tr>"
-
-
-def _origin(task: TaskReport) -> str:
-    return f" not timed, from {escape(task.chosen)}" if task.chosen else ""
-
-
-def _cell(text: str) -> str:
-    return f'<td class="num">{escape(text)}</td>'
 
 
 def _failures(report: Report) -> str:
@@ -232,12 +124,10 @@ def _failures(report: Report) -> str:
         for name, _, text in report.failures
         if text
     )
-    table = (
+    folded = (
         f"<details><summary>Most frequent message of each</summary><table>{texts}</table></details>"
     )
-    note = "<p>Censored programs ran, but were cut short for being far slower than the best.</p>"
-    censored = any(name == "censored" for name, _, _ in report.failures)
-    return f"<h2>Failures</h2>{chart}{note if censored else ''}{table if texts else ''}"
+    return f"<h2>Failures</h2>{chart}{folded if texts else ''}"
 
 
 def _predicted(report: Report) -> str:
@@ -251,10 +141,14 @@ def _predicted(report: Report) -> str:
         y_label="speed, of its task's best",
     )
     chart = frame.draw(svg.dots(frame, report.predicted[::every]), title="predicted and measured")
-    agreement = f"Mean rank correlation inside a batch: {report.agreement:.2f}."
+    agreement = (
+        f"Mean rank correlation of scores and speeds inside a batch: {report.agreement:.2f} "
+        "(1: always in the right order, 0: chance)."
+    )
     return (
-        f'<h2>Predicted against measured</h2><div class="pair"><figure>{chart}</figure></div>'
+        f"<h2>Predicted against measured</h2>"
         f"<p>{agreement if math.isfinite(report.agreement) else ''}</p>"
+        f'<div class="pair"><figure>{chart}</figure></div>'
     )
 
 
@@ -263,14 +157,14 @@ def _phases(report: Report) -> str:
         return ""
     order = sorted(report.phases, key=lambda p: _PHASES.index(p) if p in _PHASES else 9)
     parts = [(phase, report.phases[phase]) for phase in order]
-    spent, wall = sum(report.phases.values()), report.head.get("seconds")
+    spent, wall = sum(report.phases.values()), report.seconds
     note = ""
-    if isinstance(wall, int | float) and wall > spent:
+    if wall > spent:
         parts.append(("other", wall - spent))
-    elif isinstance(wall, int | float):
-        note = f"<p>Phases overlap: together {_clock(spent)} in {_clock(wall)}.</p>"
+    elif math.isfinite(wall):
+        note = f"<p>Phases overlap: together {clock(spent)} in {clock(wall)}.</p>"
     key = "".join(
-        f'<span><i class="s{i % 6}"></i>{escape(name)} {_clock(secs)}</span>'
+        f'<span><i class="s{i % 6}"></i>{escape(name)} {clock(secs)}</span>'
         for i, (name, secs) in enumerate(parts)
     )
     chart = svg.stacked(parts, title="time by phase")

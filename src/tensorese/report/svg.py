@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from tensorese.report.text import breakable
+
 Point = tuple[float, float]
-_LEFT, _RIGHT, _TOP, _BOTTOM = 58.0, 14.0, 10.0, 40.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 14.0, 22.0, 46.0
 
 
 def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
@@ -67,11 +69,11 @@ class Frame:
         for value in ticks(*self.x):
             x, _ = self.at((value, self.y[0]))
             parts.append(_line(x, bottom, x, bottom + 4, "axis"))
-            parts.append(_text(x, bottom + 16, self.x_text(value), "tick middle"))
+            parts.append(_text(x, bottom + 18, self.x_text(value), "tick middle"))
         parts.append(_line(_LEFT, bottom, self.width - _RIGHT, bottom, "axis"))
         centre = (_LEFT + self.width - _RIGHT) / 2
-        parts.append(_text(centre, self.height - 6, self.x_label, "label middle"))
-        parts.append(_text(_LEFT - 6, _TOP - 1, self.y_label, "label start", dx=-50))
+        parts.append(_text(centre, self.height - 4, self.x_label, "label middle"))
+        parts.append(_text(_LEFT - 6, _TOP - 9, self.y_label, "label start", dx=-50))
         return parts
 
 
@@ -84,12 +86,14 @@ def _text(x: float, y: float, text: str, kind: str, dx: float = 0.0) -> str:
 
 
 def steps(frame: Frame, points: Sequence[Point], kind: str = "line") -> str:
-    """A best-so-far curve: level until the next improvement."""
-    if not points:
+    """A best-so-far curve: level until the next improvement; from the top where it begins above."""
+    seen = [point for point in points if point[1] <= frame.y[1]]
+    if not seen:
         return ""
-    x, y = frame.at(points[0])
+    begins = (seen[0][0], frame.y[1]) if seen[0] != points[0] else seen[0]
+    x, y = frame.at(begins)
     path = [f"M{x:.1f} {y:.1f}"]
-    for point in points[1:]:
+    for point in seen:
         x, y = frame.at(point)
         path.append(f"H{x:.1f}V{y:.1f}")
     return f'<path class="{kind}" d="{"".join(path)}"/>'
@@ -127,28 +131,39 @@ class Bar:
     value: float
     label: str
     kind: str = "bar"
+    spread: tuple[float, float] | None = None
+    """Lowest and highest of what `value` is the middle of."""
+    note: str = ""
+    """Beside the label, softer."""
 
 
-def bars(rows: Sequence[Bar], *, title: str, cap: float = math.inf, width: float = 640.0) -> str:
-    """Horizontal bars with their values written out; longer ones than `cap` are cut and marked."""
-    pitch, left, right = 30.0, 130.0, 120.0
-    longest = max((min(row.value, cap) for row in rows), default=0.0) or 1.0
-    height = pitch * len(rows) + 4
-    label = escape(title, quote=True)
-    parts = [
-        f'<svg class="chart" viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{label}">'
-    ]
-    for index, row in enumerate(rows):
-        y = pitch * index + 4
-        long = max(min(row.value, cap) / longest * (width - left - right), 1.0)
-        parts.append(_text(left - 8, y + 15, row.name, "name end"))
-        place = f'x="{left:g}" y="{y:g}" width="{long:.1f}" height="20" rx="3"'
-        parts.append(f'<rect class="{row.kind}" {place}/>')
-        if row.value > cap:
-            x = left + long - 16
-            parts.append(f'<path class="cut" d="M{x:.1f} {y - 1:g}l6 22m5 -22l6 22"/>')
-        parts.append(_text(left + long + 6, y + 15, row.label, "value start"))
-    return "".join([*parts, "</svg>"])
+def bars(rows: Sequence[Bar], *, title: str, cap: float = math.inf) -> str:
+    """Horizontal bars with their values written out; longer ones than `cap` are cut and marked.
+
+    Names and values are text of the page, which wraps; only the bars are drawings.
+    """
+    ends = (max(row.value, (row.spread or (0.0, 0.0))[1]) for row in rows)
+    longest = max((min(end, cap) for end in ends), default=0.0) or 1.0
+    made = "".join(
+        f'<div class="row"><span class="name">{breakable(row.name)}</span>'
+        f"{_bar(row, longest, cap)}"
+        f'<span class="value">{escape(row.label)}<i>{escape(row.note)}</i></span></div>'
+        for row in rows
+    )
+    return f'<div class="bars" role="group" aria-label="{escape(title, quote=True)}">{made}</div>'
+
+
+def _bar(row: Bar, longest: float, cap: float) -> str:
+    """100 wide whatever the screen: strokes do not scale with it."""
+    long = max(min(row.value, cap) / longest * 100, 0.3)
+    marks = [f'<rect class="{row.kind}" x="0" y="2" width="{long:.2f}" height="16"/>']
+    if row.value > cap:
+        marks.append(f'<path class="cut" d="M{long - 4:.2f} 0l1 20m1.5 0l-1 -20"/>')
+    elif row.spread:
+        low, high = (min(end, longest) / longest * 100 for end in row.spread)
+        marks.append(f'<path class="spread" d="M{low:.2f} 6v8m0 -4H{high:.2f}m0 -4v8"/>')
+    box = 'viewBox="0 0 100 20" preserveAspectRatio="none" aria-hidden="true"'
+    return f'<svg class="track" {box}>{"".join(marks)}</svg>'
 
 
 def stacked(parts: Sequence[tuple[str, float]], *, title: str, width: float = 640.0) -> str:
