@@ -26,20 +26,34 @@ _ATTEMPTS = 20
 
 
 class LazyNouns(Mapping[str, T]):
-    """Workloads or sketches by id, decoded when they are asked for: most never are."""
+    """Workloads or sketches by id, read and decoded when they are asked for: most never are."""
 
     def __init__(self, decode: Callable[[RecordRow], T]) -> None:
         self._decode = decode
-        self._rows: dict[str, RecordRow] = {}
+        self._rows: dict[str, RecordRow | tuple[Part, int]] = {}
         self._decoded: dict[str, T] = {}
 
     def add(self, row: RecordRow) -> None:
         self._rows.setdefault(row["id"], row)
 
+    def add_part(self, part: Part) -> None:
+        for place, name in enumerate(part.read(["id"])["id"].to_pylist()):
+            self._rows.setdefault(name, (part, place))
+
+    def row(self, key: str) -> RecordRow:
+        row = self._rows[key]
+        if isinstance(row, tuple):
+            part, place = row
+            (row,) = part.whole.slice(place, 1).to_pylist()
+        return row
+
     def __getitem__(self, key: str) -> T:
         if key not in self._decoded:
-            self._decoded[key] = self._decode(self._rows[key])
+            self._decoded[key] = self._decode(self.row(key))
         return self._decoded[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._rows
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows)
@@ -106,10 +120,10 @@ class Contents:
                     self._measured.add((row["program_id"], row["platform"]))
 
     def refresh_parts(self) -> None:
-        for row in self._unread("workloads"):
-            self.workloads.add(row)
-        for row in self._unread("sketches"):
-            self.sketches.add(row)
+        for part in self._unread("workloads"):
+            self.workloads.add_part(part)
+        for part in self._unread("sketches"):
+            self.sketches.add_part(part)
         self.parts = self._listed("measurements", self.parts)
         self.program_parts = self._listed("programs", self.program_parts)
 
@@ -117,12 +131,10 @@ class Contents:
         paths = sorted(self.folder.glob(f"{kind}-*.parquet"))
         return {path: known.get(path) or Part(path) for path in paths}
 
-    def _unread(self, kind: str) -> list[RecordRow]:
-        rows: list[RecordRow] = []
+    def _unread(self, kind: str) -> Iterator[Part]:
         for path in set(self.folder.glob(f"{kind}-*.parquet")) - self._nouns_read:
-            rows.extend(Part(path).read().to_pylist())
+            yield Part(path)
             self._nouns_read.add(path)
-        return rows
 
     def platforms(self) -> set[str]:
         known = {name for part in self.parts.values() for name in part.platforms}
@@ -146,10 +158,41 @@ class Contents:
         table = pa.concat_tables([one.replace_schema_metadata() for one in tables])
         return drop_repeats(table) if len(tables) > 1 else table
 
-    def leaders(self) -> list[RecordRow]:
-        """Rows among which is the best of every (platform, workload, split)."""
-        rows = [row for part in self.parts.values() for row in part.leaders]
-        return rows + self.journal_rows
+    def pieces(self, kind: str) -> Iterator[Any]:
+        """Every measurement, or program, a part at a time; one may come twice."""
+        for part in (self.parts if kind == "measurements" else self.program_parts).values():
+            yield part.read().replace_schema_metadata()
+        if kind == "measurements" and (rows := self.journal_rows):
+            yield to_table(kind, rows)
+
+    def ids(self, kind: str) -> Any:
+        """Of all measurements, or programs, as an Arrow array; one may be there twice."""
+        parts = self.parts if kind == "measurements" else self.program_parts
+        known = [part.read(["id"])["id"].combine_chunks() for part in parts.values()]
+        if kind == "measurements":
+            known.append(pa.array([row["id"] for row in self.journal_rows], pa.string()))
+        return pa.concat_arrays(known or [pa.array([], pa.string())])
+
+    def best(self, platform: str, split: str) -> list[RecordRow]:
+        """The fastest valid row of every workload; `split` is `all`, `train` or `test`."""
+        tables = [part.leaders for part in self.parts.values() if platform in part.platforms]
+        tables.append(to_table("measurements", self.journal_rows))
+        table = pa.concat_tables([one.replace_schema_metadata() for one in tables])
+        valid = pc.and_(
+            pc.equal(table["platform"], platform), pc.equal(table["status"], Status.OK.value)
+        )
+        if split != "all":
+            is_test = pc.equal(table["split"], "test")
+            valid = pc.and_(valid, is_test if split == "test" else pc.invert(is_test))
+        order = pc.sort_indices(
+            table.select(["workload_id", "latency"]).filter(valid),
+            sort_keys=[("latency", "ascending")],
+        )
+        table = table.filter(valid).take(order)
+        codes = table["workload_id"].combine_chunks().dictionary_encode().indices.to_numpy()
+        first = np.unique(codes, return_index=True)[1]
+        rows: list[RecordRow] = table.take(pa.array(np.sort(first))).to_pylist()
+        return rows
 
     def measured(self) -> set[tuple[str, str]]:
         """(program id, platform) of everything tried; a fault of the machinery is no try."""
@@ -172,5 +215,5 @@ def drop_repeats(table: Any) -> Any:
 
 
 def new_rows(table: Any, known: Any) -> Any:
-    """The rows of the table whose id is not in the column of known ones."""
-    return table.filter(pc.invert(pc.is_in(table["id"], value_set=known.combine_chunks())))
+    """The rows of the table whose id is not in the array of known ones."""
+    return table.filter(pc.invert(pc.is_in(table["id"], value_set=known)))
