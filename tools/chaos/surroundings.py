@@ -151,9 +151,8 @@ def _tune_on(outcome: Outcome, folder: Path, model: Path, disk: Path, what: str)
         code = one.finish()
     trials = len([m for m in ledger.rows() if m.origin != FINALIST and m.status != "infra_error"])
     if code or one.faults:
-        outcome.count(
-            "tracebacks", f"{name}with room, code {code}, {one.errors.read_text()[-200:]}"
-        )
+        said = one.errors.read_text()[-200:]
+        outcome.count("tracebacks", f"{name}with room, code {code}, {said}")
     elif trials != TRIALS:
         outcome.count("lost", f"{name}{trials} of {TRIALS} trials")
     elif ledger.check(outcome, "there was room again"):

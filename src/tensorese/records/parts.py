@@ -63,9 +63,10 @@ SCHEMAS: dict[str, Any] = {
     ),
 }
 # Nearly every value of these is its own: a dictionary would only be in the way.
-_UNIQUE = {"id", "program_id", "latency", "score"}
+_UNIQUE = {"id", "program_id", "latency", "score", "module", "body"}
 # Of numbers alike in size the first bytes agree: apart from the others they pack to nothing.
 _SECONDS = {"latency", "run_secs.list.element", "build_secs", "time"}
+_RECURRING = ["target", "timing", "toolchain", "verification", "host", "tail", "error"]
 _SMALL_ROWS = 20_000
 MOST_ROWS = 1 << 17
 """Of a part that is written while a store is in use: it fits in memory several times."""
@@ -193,7 +194,11 @@ class Part:
         if not self.n_leaders:
             return to_table("measurements", [])
         try:
-            return self.file.read_row_group(0, use_threads=self.n_leaders > _SMALL_ROWS)
+            # Texts that recur, JSON most of them, are not written out for every row.
+            file = pq.ParquetFile(
+                self.path, read_dictionary=_RECURRING, page_checksum_verification=True
+            )
+            return file.read_row_group(0, use_threads=self.n_leaders > _SMALL_ROWS)
         except (OSError, pa.ArrowException) as error:
             raise self._damaged(error) from error
 

@@ -281,6 +281,8 @@ class Store:
         self._contents.refresh()
         self._check_platform(platform)
         rows = self._contents.best(platform, split)
+        self._contents.workloads.fetch(row["workload_id"] for row in rows)
+        self._contents.sketches.fetch(row["sketch_id"] for row in rows)
         names = {row["id"]: row["workload_id"] for row in rows}
         return {names[m.id]: m for m in self._decode(rows)}
 

@@ -76,7 +76,7 @@ def _audit(path: Path, file: io.BufferedReader) -> None:
 def _check_members(path: Path, file: io.BufferedReader) -> None:
     try:
         archive = zipfile.ZipFile(file)
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, NotImplementedError, OverflowError, ValueError, OSError) as error:
         raise NetworkError(f"{path} is a broken zip archive ({error}); export it again") from None
     with archive:
         names = archive.namelist()

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from models_support import physics_model, tlp_model
 
-from guided_support import toy_model
+from guided_support import ToyModel, toy_model
 from search_support import PLATFORM, drawn, measured, seconds, task_state
-from tensorese.arrays import Ints
+from tensorese.arrays import Floats32, Ints
 from tensorese.features.matrix import MatrixSpec
 from tensorese.models.base import Card, Model, save_model
 from tensorese.records.nouns import Platform, Sketch, Workload
@@ -40,6 +40,25 @@ def test_the_models_word_counts_before_anything_is_measured() -> None:
     state = task_state()
     assert _agreement(GuidedRanker(toy_model(1), "any"), state) > 0.99
     assert _agreement(GuidedRanker(toy_model(-1), "any"), state) < -0.99
+
+
+class _Divided(ToyModel):
+    """All rows are equally fast in the mean of two voters, who agree on some of them only."""
+
+    def speeds(self, inputs: Floats32, platform: str) -> Floats32:
+        apart = np.where(inputs > np.median(inputs), 1.0, 0.0).astype(np.float32)
+        return np.concatenate([-2.0 - apart, -2.0 + apart], axis=1)
+
+
+def test_where_voters_disagree_a_program_is_believed_less() -> None:
+    state = task_state()
+    space = state.space.sketches[0]
+    rows = space.sample(100, np.random.default_rng(9))
+    ranker = GuidedRanker(_Divided(1.0), "any", optimism=0.0)
+    scores = ranker.score(state.workload, PLATFORM.name, space.sketch, rows)
+    slow = np.array([seconds(0, row) for row in rows.tolist()])
+    divided = slow > np.median(slow)
+    assert scores[divided].max() < scores[~divided].min()
 
 
 def test_a_wrong_word_is_corrected() -> None:

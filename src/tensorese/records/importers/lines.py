@@ -131,7 +131,8 @@ def _check(m: Measurement, known: set[str]) -> None:
     if not all(map(math.isfinite, (*m.run_secs, m.time))):
         raise ValueError("a number that is not finite")
     _check_texts(m.platform.target)
-    canonical_json(m.timing)
+    for mapping in (m.timing, m.toolchain, m.verification):
+        canonical_json(mapping)
     known |= {workload.id, sketch.id}
 
 
