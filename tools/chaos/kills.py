@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from outcome import Outcome
-
 from tensorese.records.nouns import Measurement, Status
 from tensorese.records.run_folder import RunFolder
 from tensorese.records.store import Store

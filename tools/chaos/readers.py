@@ -10,17 +10,25 @@ import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
 from mutations import damaged_archive, damaged_bytes, damaged_json, flipped
-
 from tensorese.records.nouns import Measurement
 from tensorese.records.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 PLATFORM = "znver4-2c"
 Damage = Callable[[bytes, random.Random], bytes]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Damaged:
+    file: str = ""
+    """Below the folder; empty while all are whole."""
+    cut: bool = False
+    """Whether it has another length, so that lines may be gone and the rest be whole."""
 
 
 class Wrong(Exception):
@@ -32,12 +40,13 @@ class Reader:
     share: int
     """Of 10,000 attempts."""
     prepare: Callable[[Path], None]
-    read: Callable[[Path, bool], None]
-    """Raises nothing but `TensoreseError`; told whether a file was cut or bytes of it changed."""
+    read: Callable[[Path, Damaged], None]
+    """Raises nothing but `TensoreseError`."""
     damages: Callable[[str], tuple[Damage, ...]]
     """By a file's name."""
 
 
+@cache
 def real_rows(count: int) -> list[Measurement]:
     """Of the store in the repository: several sketches and workloads, traces as they are."""
     with Store.open(ROOT / "data" / "again") as store:
@@ -300,14 +309,16 @@ def _models(folder: Path) -> None:
         save_model(folder / kind, make(MatrixSpec(physics=False), "cpu", ("one-1c",)), card)
 
 
-def _read_models(folder: Path) -> None:
+def _read_models(folder: Path, damaged: Damaged) -> None:
     import numpy as np
 
     from tensorese.models.base import load_model
     from tensorese.models.catalog import kept_models
 
-    damaged: dict[Path, str] = {}
-    for kept in kept_models([folder], damaged):
+    kind = damaged.file.partition("/")[0]
+    for kept in kept_models([folder], {}):
+        if kind not in ("", kept.folder.name):
+            continue
         model = load_model(kept.folder)
         if model.needs.shape == "row":
             from tensorese.features.physics import feature_names
@@ -343,7 +354,7 @@ def _store(folder: Path) -> None:
         store.append_many(rows[20:])
 
 
-def _read_store(folder: Path, cut: bool) -> None:
+def _read_store(folder: Path, damaged: Damaged) -> None:
     from tensorese.records.verify import verify
 
     known = {m.id: m for m in real_rows(40)}
@@ -357,7 +368,7 @@ def _read_store(folder: Path, cut: bool) -> None:
         for platform in info["platforms"]:
             store.best(platform)
         verify(store)
-        if len(found) < len(known) and not (cut or store.problems or info["problems"]):
+        if len(found) < len(known) and not (damaged.cut or store.problems or info["problems"]):
             raise Wrong(f"{len(known) - len(found)} rows are gone and nothing says so")
 
 
@@ -376,43 +387,43 @@ def _of_json(name: str) -> tuple[Damage, ...]:
 
 READERS = {
     "Ansor log": Reader(
-        share=2500,
+        share=3000,
         prepare=_ansor_log,
-        read=lambda folder, cut: _read_records(folder / "log.json"),
+        read=lambda folder, damaged: _read_records(folder / "log.json"),
         damages=lambda name: _TEXT,
     ),
     "MetaSchedule database": Reader(
-        share=1500,
+        share=1800,
         prepare=_database,
-        read=lambda folder, cut: _read_records(folder),
+        read=lambda folder, damaged: _read_records(folder),
         damages=lambda name: _TEXT,
     ),
     "ONNX": Reader(
-        share=1000,
+        share=700,
         prepare=_onnx_file,
-        read=lambda folder, cut: _read_network(folder / "m.onnx"),
+        read=lambda folder, damaged: _read_network(folder / "m.onnx"),
         damages=lambda name: (damaged_bytes, _reordered, _reordered),
     ),
     ".pt2": Reader(
-        share=500,
+        share=300,
         prepare=_archive,
-        read=lambda folder, cut: _read_network(folder / "m.pt2"),
+        read=lambda folder, damaged: _read_network(folder / "m.pt2"),
         damages=lambda name: (damaged_bytes, damaged_archive, damaged_archive),
     ),
     "run folder": Reader(
-        share=1500,
+        share=1400,
         prepare=_run_folder,
-        read=lambda folder, cut: _read_run(folder),
+        read=lambda folder, damaged: _read_run(folder),
         damages=_of_json,
     ),
     "model folder": Reader(
-        share=1500,
+        share=1400,
         prepare=_models,
-        read=lambda folder, cut: _read_models(folder),
+        read=_read_models,
         damages=lambda name: (*_of_json(name), resealed),
     ),
     "store": Reader(
-        share=1500,
+        share=1400,
         prepare=_store,
         read=_read_store,
         damages=lambda name: (flipped, flipped, damaged_bytes),

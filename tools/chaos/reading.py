@@ -94,7 +94,7 @@ def _watch(process: subprocess.Popen[str], errors: Path, outcome: Outcome, at: i
 
 
 def work(name: str, seed: int, start: int, stop: int) -> None:
-    from readers import READERS
+    from readers import READERS, Damaged
 
     tell = os.fdopen(int(os.environ["CHAOS_FD"]), "w")
     reader = READERS[name]
@@ -102,7 +102,7 @@ def work(name: str, seed: int, start: int, stop: int) -> None:
         whole = Path(place) / "whole"
         whole.mkdir()
         reader.prepare(whole)
-        reader.read(_copy(whole, Path(place) / "copy"), False)  # undamaged, it is read
+        reader.read(_copy(whole, Path(place) / "copy"), Damaged())  # undamaged, it is read
         _limit()
         print(json.dumps({"at": -1}), file=tell, flush=True)
         for at in range(start, stop):
@@ -113,8 +113,7 @@ def work(name: str, seed: int, start: int, stop: int) -> None:
 
 def attempt(name: str, folder: Path, rng: random.Random) -> tuple[str, str]:
     """Damages one file of the folder and reads; the column it counts as, and why."""
-    from readers import READERS, Wrong, reseal, resealed
-
+    from readers import READERS, Damaged, Wrong, reseal, resealed
     from tensorese.errors import TensoreseError
 
     reader = READERS[name]
@@ -129,7 +128,8 @@ def attempt(name: str, folder: Path, rng: random.Random) -> tuple[str, str]:
     what = f"{path.relative_to(folder)} {damage.__name__}"
     started, held = time.process_time(), _most_held(forget=True)
     try:
-        reader.read(folder, len(before) != len(after))
+        cut = len(before) != len(after)
+        reader.read(folder, Damaged(file=str(path.relative_to(folder)), cut=cut))
     except TensoreseError as error:
         if "\n" in str(error):
             return "tracebacks", f"{what}: more than one line: {str(error)[:200]!r}"

@@ -6,10 +6,9 @@ import argparse
 import time
 from collections.abc import Iterator
 
+from common import write_result
 from outcome import Outcome, table
 from reading import attempts_at
-
-from common import write_result
 
 
 def run(wanted: argparse.Namespace) -> int:

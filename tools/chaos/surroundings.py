@@ -13,7 +13,6 @@ from pathlib import Path
 
 from kills import FINALIST, ROOT, TRIALS, Ledger, exported_model, sitting, tuning
 from outcome import Outcome
-
 from tensorese.records.nouns import Measurement
 from tensorese.records.run_folder import RunFolder
 from tensorese.records.store import Store
