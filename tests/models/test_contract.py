@@ -135,6 +135,19 @@ def test_sizes_are_those_of_the_weights(kind: str, toy: ProgramSet, tmp_path: Pa
 
 
 @every
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_weights_are_finite(kind: str, toy: ProgramSet, tmp_path: Path, wrong: float) -> None:
+    model = _model(kind, toy)
+    tensors = {name: np.array(tensor) for name, tensor in model.tensors(half=False).items()}
+    name = next(name for name, tensor in tensors.items() if tensor.dtype.kind == "f")
+    tensors[name].reshape(-1)[-1] = wrong
+    model.tensors = lambda *, half: tensors  # type: ignore[method-assign]
+    save_model(tmp_path, model, Card())
+    with pytest.raises(ModelError, match="finite number"):
+        load_model(tmp_path)
+
+
+@every
 def test_an_unknown_platform_is_named_with_a_guess(kind: str, toy: ProgramSet) -> None:
     model = _model(kind, toy)
     with pytest.raises(ModelError, match=r"'fats' \(did you mean 'fast'\?\)"):

@@ -314,4 +314,10 @@ def _read_weights(path: Path, config: Mapping[str, Any]) -> Tensors:
         raise ModelError(
             f"{WEIGHTS} must be a safetensors file, but {file} is not; restore it from a copy"
         ) from error
+    for name, tensor in tensors.items():
+        if tensor.dtype.kind == "f" and not np.isfinite(tensor).all():
+            raise ModelError(
+                f"weights must be finite numbers, but {name} in {file} has others; train it again "
+                "or restore the folder"
+            )
     return tensors

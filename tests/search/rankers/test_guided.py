@@ -77,6 +77,21 @@ def test_a_right_word_beats_the_runs_own_labels() -> None:
     assert _agreement(guided, state) > _agreement(plain, state) + 0.1
 
 
+def test_the_model_is_asked_once_about_what_is_learnt_from() -> None:
+    class Counting(ToyModel):
+        asked = 0
+
+        def read(self, workload: Workload, sketch: Sketch, decisions: Any) -> Floats32:
+            self.asked += len(np.asarray(decisions))
+            return super().read(workload, sketch, decisions)
+
+    model, state = Counting(1.0), task_state()
+    ranker = AutoRanker(GuidedRanker(model, "any"))
+    for k in range(6):
+        ranker.update(measured(state, drawn(state, 8, seed=k)))
+    assert model.asked <= 2 * 6 * 8  # once to compare the rankers, once to learn
+
+
 def _run(sign: float, batches: int = 12) -> AutoRanker:
     ranker = AutoRanker(GuidedRanker(toy_model(sign), "any"))
     state = task_state()
