@@ -166,6 +166,11 @@ def test_an_archive_of_another_zip_is_refused(archive: Path, tmp_path: Path) -> 
         load_network(path)
 
 
+def test_torchs_complaint_may_hold_the_files_bytes(archive: Path) -> None:
+    with pytest.raises(NetworkError, match="no archive torch reads"):
+        load_network(rewritten(archive, {".data/version": b"\x98\x9b"}))
+
+
 def test_dynamic_shapes_say_what_to_do() -> None:
     dim = torch.export.Dim("batch", min=2, max=8)
     program = export(nn.Linear(4, 3), torch.randn(2, 4), dynamic_shapes=({0: dim},))
