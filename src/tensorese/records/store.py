@@ -33,6 +33,7 @@ from tensorese.records.rows import (
     workload_row,
 )
 
+_DAMAGED = (ValueError, LookupError, TypeError, ArithmeticError, RecursionError)
 Split = Literal["all", "train", "test"]
 T = TypeVar("T")
 
@@ -62,7 +63,7 @@ class Store:
             _establish(folder, create=create)
         try:
             version = int(json.loads((folder / HEAD).read_text())["schema"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (*_DAMAGED, OSError) as error:
             raise StoreError(
                 f"{folder / HEAD} must name the schema of the store, but it cannot be read; "
                 "restore the file from a copy"
