@@ -20,7 +20,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from common import add_rows, provenance, read_rows, result_file
+from common import add_rows, machine_name, provenance, read_rows, result_file
 from tune_child import FIRST
 from tune_retime import race
 from tune_vs_metaschedule import comparison, key_of, machine, replace_rows, run_row, runs_of
@@ -32,17 +32,18 @@ SYSTEMS = ("tlm", "auto", "portfolio", "random", "stock")
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("stage", choices=("run", "retime", "report"))
-    parser.add_argument("--set", default="test", choices=("test", "test-cuda"))
+    parser.add_argument("--set", default="test", choices=("test", "test-more", "test-cuda"))
     parser.add_argument("--tasks", nargs="*")
     parser.add_argument("--systems", nargs="*", choices=SYSTEMS, default=list(SYSTEMS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--drawn", type=int, default=1000, help="Random programs, one seed.")
-    parser.add_argument("--stock", type=int, default=256, help="Trials of stock.")
+    parser.add_argument("--stock", type=int, help="Trials of stock; 256, of `test-more` 64.")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     chosen = comparison(options.set)
-    path = result_file(SCRIPT, ".jsonl")
+    name = machine_name(gpu=chosen.target == "cuda")
+    path = result_file(SCRIPT, ".jsonl", name)
     if options.stage == "run":
         run(chosen, path, options)
     if options.stage == "retime":
@@ -53,7 +54,7 @@ def main() -> None:
 
 def run(chosen: Any, path: Path, options: argparse.Namespace) -> None:
     done = {key_of(row) for row in runs_of(path)}
-    trials = {"random": options.drawn, "stock": options.stock}
+    trials = {"random": options.drawn, "stock": options.stock or chosen.long}
     for system in options.systems:
         once = system in trials
         for seed in range(1 if once else options.seeds):

@@ -98,6 +98,8 @@ class Comparison:
 def comparison(name: str) -> Comparison:
     if name == "test":
         return Comparison(name=name, target="host", tasks=test_tasks("llvm"), long=256)
+    if name == "test-more":
+        return Comparison(name=name, target="host", tasks=test_tasks("llvm-more"), long=64)
     if name == "test-cuda":
         return Comparison(name=name, target="cuda", tasks=test_tasks("cuda"), long=128)
     return Comparison(name=name, target="host", tasks=SUBGRAPHS, long=256)

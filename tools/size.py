@@ -17,28 +17,28 @@ ROOT = Path(__file__).resolve().parents[1]
 ROOMS = {
     "cli": 2560,
     "collect": 3200,
-    "deploy": 2520,
+    "deploy": 2830,
     "evaluation": 960,
     "features": 2800,
     "integrations": 430,
     "language": 2560,
     "iterate": 1900,
-    "lowering": 430,
-    "measure": 5330,
+    "lowering": 510,
+    "measure": 5420,
     "models": 2300,
-    "modules": 1020,
+    "modules": 1060,
     "onboard": 500,
     "records": 3240,
     "report": 850,
-    "search": 4280,
+    "search": 4310,
     "space": 3500,
-    "training": 3220,
+    "training": 3240,
     "workloads": 5330,
 }
-LINES = {"src": 46_800, "benchmarks": 6_500, "tests": 28_500}
+LINES = {"src": 47_300, "benchmarks": 6_700, "tests": 28_500}
 
 # Bytes; docs without docs/log.
-BYTES = {"benchmarks/results": 4_300_000, "docs": 130_000, "tracked files": 46_000_000}
+BYTES = {"benchmarks/results": 4_300_000, "docs": 134_000, "tracked files": 46_000_000}
 
 
 def tracked(root: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tensorese.lowering import pass_config
+from tensorese.lowering import async_copies, pass_config
 from tensorese.measure import build_worker
 from tensorese.measure.jobs import trace_of
 from tensorese.records.nouns import Program
@@ -70,3 +71,27 @@ def test_exactly_the_pipelined_programs_copy_asynchronously(
 def test_cpus_are_not_asked_to() -> None:
     assert "tirx.use_async_copy" not in pass_config("llvm")
     assert pass_config("cuda")["tirx.use_async_copy"]
+
+
+def copied(offset: int, stride: int) -> str:
+    """Four numbers at a time from `offset` to a boundary, asked for as an asynchronous copy."""
+    tvm = import_tvm("cuda")
+    tirx, stmt = tvm.tirx, importlib.import_module("tvm.tirx.stmt")
+    source = tirx.decl_buffer((64,), "float32", "source")
+    shared = tirx.decl_buffer((64,), "float32", "shared", scope="shared")
+    i = tirx.Var("i", "int32")
+    value = tirx.BufferLoad(source, [tirx.Ramp(i * 4 + offset, stride, 4)])
+    store = stmt.BufferStore(shared, value, [tirx.Ramp(i * 4, 1, 4)])
+    body = stmt.AttrStmt(tirx.IntImm("int32", 0), "async_scope", 1, store)
+    function = tirx.PrimFunc([source, shared], stmt.For(i, 0, 8, stmt.ForKind.SERIAL, body))
+    return str(async_copies.aligned_only(tvm)(tvm.IRModule({"main": function}))["main"])
+
+
+@pytest.mark.parametrize(
+    ("offset", "stride", "is_asynchronous"),
+    [(0, 1, True), (4, 1, True), (1, 1, False), (2, 1, False), (3, -1, False)],
+)
+def test_vectors_off_their_boundary_or_backwards_are_waited_for(
+    offset: int, stride: int, is_asynchronous: bool
+) -> None:
+    assert ("async_scope" in copied(offset, stride)) == is_asynchronous

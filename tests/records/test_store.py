@@ -162,6 +162,7 @@ def test_info_counts_failures_by_class(store: Store, make_measurement: Measureme
         "valid": 1,
         "tasks": 1,
         "failures": {"build_timeout": 2, "run_error": 1},
+        "lowering": {"": 4},
     }
     assert json.loads(json.dumps(facts)) == facts
 
