@@ -83,6 +83,13 @@ def test_weights_of_another_shape(saved: Path) -> None:
         load_model(saved)
 
 
+@pytest.mark.parametrize("features", [{}, {"name": "physics-cpu"}, {"version": "1"}, [], 3, None])
+def test_features_that_are_half_named(saved: Path, features: Any) -> None:
+    _edit(saved, features=features)
+    with pytest.raises(ModelError, match="must describe one model|reads the features"):
+        load_model(saved)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [("{", "damaged"), ("{}", "another program"), ('{"format": "x"}', "another program")],

@@ -241,8 +241,8 @@ def load_model(folder: str | os.PathLike[str]) -> Model:
 def _check_features(path: Path, theirs: Mapping[str, str], ours: FeatureSet) -> None:
     if theirs != {"name": ours.name, "version": ours.version}:
         raise ModelError(
-            f"a model reads the features it was trained with, but {path} has {theirs['name']} "
-            f"{theirs['version']} and this program has {ours.name} {ours.version}; "
+            f"a model reads the features it was trained with, but {path} has {theirs.get('name')} "
+            f"{theirs.get('version')} and this program has {ours.name} {ours.version}; "
             "train it again"
         )
 
