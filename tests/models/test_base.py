@@ -86,7 +86,7 @@ def test_weights_of_another_shape(saved: Path) -> None:
 @pytest.mark.parametrize("features", [{}, {"name": "physics-cpu"}, {"version": "1"}, [], 3, None])
 def test_features_that_are_half_named(saved: Path, features: Any) -> None:
     _edit(saved, features=features)
-    with pytest.raises(ModelError, match="must describe one model|reads the features"):
+    with pytest.raises(ModelError, match=r"must describe one model|reads the features"):
         load_model(saved)
 
 
