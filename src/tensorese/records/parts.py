@@ -158,17 +158,20 @@ class Part:
         try:
             self.file = pq.ParquetFile(path, page_checksum_verification=True)
             facts = json.loads((self.file.schema_arrow.metadata or {})[b"tensorese"])
+            check_version(path, int(facts["schema"]))
+            self.platforms: list[str] = list(map(str, facts["platforms"]))
+            self.n_leaders = int(facts["leaders"])
+            self.num_rows = int(self.file.metadata.num_rows)
+            schema = SCHEMAS[facts["kind"]]
+            if not self.file.schema_arrow.equals(schema):
+                raise ValueError(f"its columns are not those of {facts['kind']}")
         except FileNotFoundError:
             raise
-        except (OSError, pa.ArrowException, KeyError, ValueError) as error:
+        except (OSError, pa.ArrowException, LookupError, TypeError, ValueError) as error:
             raise StoreError(
                 f"{path} must be a part of a store, but it cannot be read ({_brief(error)}); "
                 "restore it from a copy or move it away"
             ) from error
-        check_version(path, facts["schema"])
-        self.platforms: list[str] = facts["platforms"]
-        self.n_leaders: int = facts["leaders"]
-        self.num_rows: int = self.file.metadata.num_rows
 
     def read(self, columns: Sequence[str] | None = None) -> Any:
         try:
