@@ -24,13 +24,13 @@ def main() -> int:
         name, *numbers = sys.argv[2:]
         work(name, *map(int, numbers))
         return 0
-    from run import run
+    from run import ALL, run
 
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--attempts", type=int, default=10_000, help="damaged files in all")
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", default="readers,kills,surroundings")
+    parser.add_argument("--only", default=ALL)
     return run(parser.parse_args())
 
 

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from outcome import Outcome
 from tensorese.records.nouns import Measurement, Status
@@ -292,17 +293,23 @@ def killed_collecting(kills: int, seed: int) -> Outcome:
 def _tasks(folder: Path) -> Path:
     from tensorese.collect.tasklist import ListedTask, write_tasks
     from tensorese.measure.candidates import workload_of
-    from tensorese.tvm_env import import_tvm
 
-    te, listed = import_tvm().te, []
-    for n in (32, 48, 64):
-        a, b = (te.placeholder((n, n), name=name) for name in "ab")
-        k = te.reduce_axis((0, n), name="k")
-        c = te.compute((n, n), lambda i, j, a=a, b=b, k=k: te.sum(a[i, k] * b[k, j], axis=k))
-        module = import_tvm().IRModule({"main": te.create_prim_func([a, b, c])})
-        listed.append(ListedTask(workload=workload_of(module), kind="llvm", operator="dense"))
+    listed = [
+        ListedTask(workload=workload_of(_product(n)), kind="llvm", operator="dense")
+        for n in (32, 48, 64)
+    ]
     write_tasks(folder / "tasks.parquet", listed)
     return folder / "tasks.parquet"
+
+
+def _product(n: int) -> Any:
+    from tensorese.tvm_env import import_tvm
+
+    tvm = import_tvm()
+    a, b = (tvm.te.placeholder((n, n), name=name) for name in "ab")
+    k = tvm.te.reduce_axis((0, n), name="k")
+    c = tvm.te.compute((n, n), lambda i, j: tvm.te.sum(a[i, k] * b[k, j], axis=k))
+    return tvm.IRModule({"main": tvm.te.create_prim_func([a, b, c])})
 
 
 def _until_rows(one: Sitting, ledger: Ledger, more: int, within: float = 60.0) -> None:
