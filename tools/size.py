@@ -19,23 +19,23 @@ ROOMS = {
     "collect": 3200,
     "deploy": 2830,
     "evaluation": 960,
-    "features": 2800,
+    "features": 2820,
     "integrations": 430,
     "language": 2560,
     "iterate": 1900,
     "lowering": 510,
     "measure": 5420,
-    "models": 2300,
+    "models": 2350,
     "modules": 1060,
     "onboard": 500,
-    "records": 3240,
+    "records": 3380,
     "report": 850,
     "search": 4310,
     "space": 3500,
     "training": 3240,
     "workloads": 5330,
 }
-LINES = {"src": 47_300, "benchmarks": 6_700, "tests": 28_500}
+LINES = {"src": 47_500, "benchmarks": 6_850, "tests": 28_800}
 
 # Bytes; docs without docs/log.
 BYTES = {"benchmarks/results": 4_300_000, "docs": 134_000, "tracked files": 46_000_000}
