@@ -1,4 +1,4 @@
-"""All parts of the chaos, in two lanes; each part's line is printed when it is there."""
+"""All parts of the chaos, in three lanes; each part's line is printed when it is there."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Lane: TypeAlias = Callable[[argparse.Namespace], Iterator[Outcome]]
 
 def run(wanted: argparse.Namespace) -> int:
     started = time.monotonic()
-    # Kills mostly wait; readers, of which each attempt is a short computation, fill the time.
-    with ThreadPoolExecutor(2) as lanes:
-        running = [lanes.submit(_each, lane, wanted) for lane in (_readers, _command_line)]
+    # Much of it waits; each lane has temporary folders, and so locks, of its own.
+    with ThreadPoolExecutor(len(LANES)) as lanes:
+        running = [lanes.submit(_each, lane, wanted) for lane in LANES]
         outcomes = [outcome for lane in running for outcome in lane.result()]
     print(table(outcomes))
     if wanted.attempts >= 10_000 and wanted.kills >= 50 and wanted.only == ALL:
@@ -47,10 +47,16 @@ def _readers(wanted: argparse.Namespace) -> Iterator[Outcome]:
             yield attempts_at(name, max(1, reader.share * wanted.attempts // 10_000), wanted.seed)
 
 
-def _command_line(wanted: argparse.Namespace) -> Iterator[Outcome]:
-    of_tune = wanted.kills * 3 // 5
+def _tune(wanted: argparse.Namespace) -> Iterator[Outcome]:
     if "kills" in wanted.only:
-        yield killed_tuning(of_tune, wanted.seed)
-        yield killed_collecting(wanted.kills - of_tune, wanted.seed)
+        yield killed_tuning(wanted.kills * 3 // 5, wanted.seed)
+
+
+def _others(wanted: argparse.Namespace) -> Iterator[Outcome]:
+    if "kills" in wanted.only:
+        yield killed_collecting(wanted.kills - wanted.kills * 3 // 5, wanted.seed)
     if "surroundings" in wanted.only:
         yield from surroundings(wanted.seed)
+
+
+LANES: tuple[Lane, ...] = (_readers, _tune, _others)
