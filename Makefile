@@ -13,7 +13,7 @@ PYTEST_PAIR := $(PYTEST) -n 2 --dist loadfile
 # These compile with TVM, but time nothing.
 UNTIMED := tests/lowering tests/space tests/workloads
 
-.PHONY: demo test test-null test-all lint size clean
+.PHONY: demo test test-null test-all test-chaos lint size clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -48,6 +48,11 @@ $(VENV)/.ready-all: $(READY)
 
 test-all: lint $(VENV)/.ready-all
 	$(PYTEST)
+	$(MAKE) test-chaos
+
+# Ten minutes: 50 kills, 10,000 damaged files, two writers, full disks, clocks that jump.
+test-chaos: $(READY)
+	$(BIN)/python tools/chaos
 
 clean:
 	rm -rf $(VENV) build dist runs .pytest_cache .mypy_cache .ruff_cache

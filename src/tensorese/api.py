@@ -71,12 +71,11 @@ def tune(
     which no kernel finds in a network (CPUs). `proposer` is a name (`evolution`, `annealing`,
     `random`, `tlm`, `portfolio`) or an object with a ranker of its own. What an ONNX file leaves
     open is fixed by `shapes` of inputs, `dims` that the file names, and `values` of inputs that
-    become constants.
+    become constants. `started` is when its time began, on `time.monotonic`'s clock.
     """
     if isinstance(proposer, str):
         check_name(proposer)
-    # From here on no clock that somebody may set: how long the process has run is known by now.
-    begun = time.monotonic() - (0.0 if started is None else time.time() - started)
+    begun = time.monotonic() if started is None else started
     config = TuneConfig(
         trials=trials,
         minutes=minutes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -239,3 +240,15 @@ def test_a_run_tuned_without_packing_is_compiled_without(model: Path, tmp_path: 
     run = make_run(tmp_path / "run", model, prepack=False)
     certificate = compile_run(run, timing=QUICK)
     assert not certificate["weights"]["packed"] and certificate["tasks"]["untuned"] == {}
+
+
+@pytest.mark.parametrize("junk", [b"", b"\x7fELF" + b"\0" * 500])
+def test_a_library_that_is_none_is_one_line(tmp_path: Path, junk: bytes) -> None:
+    (tmp_path / "library.so").write_bytes(junk)
+    signature = {"target": '{"kind":"llvm","num-cores":1}', "inputs": [], "outputs": []}
+    library = {"sha256": hashlib.sha256(junk).hexdigest()}
+    certificate = {"signature": signature, "library": library}
+    (tmp_path / "certificate.json").write_text(json.dumps(certificate))
+    with pytest.raises(DeployError, match="compile again") as caught:
+        load(tmp_path)
+    assert "\n" not in str(caught.value)

@@ -79,7 +79,14 @@ def test_weights_of_another_shape(saved: Path) -> None:
     with pytest.raises(ModelError, match="describe one model"):
         load_model(saved)
     _edit(saved, section={**section, "width": 99})
-    with pytest.raises(ModelError, match="99 wide"):
+    with pytest.raises(ModelError, match="sizes must be those of the weights"):
+        load_model(saved)
+
+
+@pytest.mark.parametrize("features", [{}, {"name": "physics-cpu"}, {"version": "1"}, [], 3, None])
+def test_features_that_are_half_named(saved: Path, features: Any) -> None:
+    _edit(saved, features=features)
+    with pytest.raises(ModelError, match=r"must describe one model|reads the features"):
         load_model(saved)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -137,3 +138,45 @@ def test_a_damaged_part_is_named(tmp_path: Path, make_measurement: MeasurementMa
     part.write_bytes(part.read_bytes()[:100])
     with pytest.raises(StoreError, match=f"{part.name} must be a part of a store"):
         ids(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({}, "must be a part of a store"),
+        ({"schema": 1, "kind": "measurements", "platforms": ["cpu"]}, "must be a part of a store"),
+        ({"schema": 1, "kind": "sketches", "platforms": [], "leaders": 0}, "its columns are not"),
+        ({"schema": [], "kind": "measurements"}, "must be a part of a store"),
+        ({"schema": 7, "kind": "later"}, "upgrade tensorese"),
+    ],
+)
+def test_a_part_whose_footer_says_something_else_is_named(
+    tmp_path: Path, make_measurement: MeasurementMaker, facts: dict[str, Any], said: str
+) -> None:
+    filled(tmp_path, make_measurement)
+    Store.open(tmp_path).compact()
+    (part,) = tmp_path.glob("measurements-*")
+    table = parts.pq.read_table(part)
+    parts.pq.write_table(table.replace_schema_metadata({"tensorese": json.dumps(facts)}), part)
+    with pytest.raises(StoreError, match=said):
+        ids(tmp_path)
+
+
+def test_large_parts_stay_apart(
+    tmp_path: Path, make_measurement: MeasurementMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is merged fits in memory: a million rows need not."""
+    monkeypatch.setattr(compaction, "MOST_ROWS", 8)
+    monkeypatch.setitem(compaction.MAX_PARTS, "measurements", 2)
+    with Store.open(tmp_path / "one", create=True) as store:
+        for batch in range(10):
+            store.append_many(make_measurement(decisions=(batch, n, 1)) for n in range(3))
+            store.compact()
+    rows = [parts.Part(path).num_rows for path in (tmp_path / "one").glob("measurements-*")]
+    assert sum(rows) == 30 and max(rows) <= 8 and len(rows) < 8
+    with Store.open(tmp_path / "two", create=True) as other:
+        assert other.absorb(Store.open(tmp_path / "one")) == 30
+        assert other.absorb(Store.open(tmp_path / "one")) == 0
+    assert ids(tmp_path / "two") == ids(tmp_path / "one")
+    best = Store.open(tmp_path / "two").best("cpu")
+    assert [m.latency for m in best.values()] == [2e-3]

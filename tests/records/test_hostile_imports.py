@@ -35,6 +35,8 @@ BAD = {
     "a cost of 400 digits": GOOD.replace("0.5", "1" * 400),
     "a time that is infinite": GOOD.replace("16],", "Infinity],"),
     "a total that is NaN": GOOD.replace("1.25", "NaN"),
+    "an error that is half a character": GOOD.replace("], 0, 1.25", '], "\\ud800", 1.25'),
+    "a version that is NaN": GOOD.replace('"v0.6"', "NaN"),
     "a deep key": GOOD.replace("64, 32", DEEP.replace('"', "")),
     "a deep line": GOOD.replace("[8]", "[" * 100_000),
     "a deep step": GOOD.replace("[4, 2]", "[" * 900 + "]" * 900),

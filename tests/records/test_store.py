@@ -178,9 +178,10 @@ def test_opening_what_is_no_store(tmp_path: Path) -> None:
         Store.open(tmp_path)
     with pytest.raises(StoreError, match="holds other files"):
         Store.open(tmp_path, create=True)
-    (tmp_path / "store.json").write_text("{")
-    with pytest.raises(StoreError, match="cannot be read"):
-        Store.open(tmp_path)
+    for junk in ("{", '{"schema": Infinity}', "[" * 10_000, "[]", "3", '{"schema": []}'):
+        (tmp_path / "store.json").write_text(junk)
+        with pytest.raises(StoreError, match="cannot be read"):
+            Store.open(tmp_path)
 
 
 def test_a_store_of_a_newer_schema_is_refused_by_both_numbers(store: Store) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from run_support import batch, good_run, head, measured, workload, write
-from tensorese.errors import StoreError
+from tensorese.errors import StoreError, TensoreseError
 from tensorese.records.run_folder import RunFolderError
 from tensorese.report import write_report
 from tensorese.report.end_to_end import rivals
@@ -207,6 +207,16 @@ def test_a_task_not_reached_counts_with_its_first_result(tmp_path: Path) -> None
 def test_no_run_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match=r"run\.json must be readable"):
         write_report(tmp_path)
+
+
+@pytest.mark.parametrize("change", [{"tasks": "all"}, {"network": "\ud800"}, {"tasks": [3]}])
+def test_a_garbled_run_is_one_line(tmp_path: Path, change: dict[str, Any]) -> None:
+    run = good_run(tmp_path / "run")
+    garbled = {**json.loads((run / "run.json").read_text()), **change}
+    (run / "run.json").write_text(json.dumps(garbled))
+    with pytest.raises(TensoreseError, match="lacks or garbles") as caught:
+        write_report(run)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_read_only_folder_is_one_clear_line(

@@ -157,6 +157,20 @@ def test_what_is_no_model_is_refused(tmp_path: Path, archive: Path) -> None:
         assert says in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_an_archive_of_another_zip_is_refused(archive: Path, tmp_path: Path) -> None:
+    data = bytearray(archive.read_bytes())
+    data[data.rindex(b"PK\x01\x02") + 6] = 232  # the version that is needed to read a member
+    path = tmp_path / "new.pt2"
+    path.write_bytes(bytes(data))
+    with pytest.raises(NetworkError, match="broken zip archive"):
+        load_network(path)
+
+
+def test_torchs_complaint_may_hold_the_files_bytes(archive: Path) -> None:
+    with pytest.raises(NetworkError, match="no archive torch reads"):
+        load_network(rewritten(archive, {".data/version": b"\x98\x9b"}))
+
+
 def test_dynamic_shapes_say_what_to_do() -> None:
     dim = torch.export.Dim("batch", min=2, max=8)
     program = export(nn.Linear(4, 3), torch.randn(2, 4), dynamic_shapes=({0: dim},))

@@ -8,7 +8,7 @@ import pytest
 
 onnx = pytest.importorskip("onnx", reason="needs the extra `onnx`")
 pytest.importorskip("onnxruntime")
-from onnx_support import floats, model_of, node  # noqa: E402
+from onnx_support import floats, made_plain, model_of, node  # noqa: E402
 from tensorese.workloads import NetworkError  # noqa: E402
 from tensorese.workloads.onnx_graph import read  # noqa: E402
 
@@ -66,3 +66,16 @@ def test_damaged_data_is_said_in_a_line(tmp_path: Path) -> None:
     with pytest.raises(NetworkError) as caught:
         read(path)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("field", "value"), [("dims", [2**62, 5]), ("data_type", 99)])
+def test_weights_of_impossible_sizes_are_a_line(field: str, value: Any) -> None:
+    model = model_of([node("MatMul", "x w")], {"x": floats(4, 8)}, {"w": floats(8, 5)})
+    (tensor,) = model.graph.initializer
+    if field == "dims":
+        del tensor.dims[:]
+        tensor.dims.extend(value)
+    else:
+        tensor.data_type = value
+    with pytest.raises(NetworkError, match="cannot be made plain"):
+        made_plain(model, {"x": floats(4, 8)})

@@ -17,7 +17,7 @@ from tensorese import pages
 from tensorese.deploy.build import sha256
 from tensorese.deploy.errors import DeployError
 from tensorese.deploy.threads import Pool
-from tensorese.errors import did_you_mean
+from tensorese.errors import TensoreseError, did_you_mean
 from tensorese.records.run_folder import CERTIFICATE, LIBRARY, read_object
 from tensorese.targets import Target
 from tensorese.tvm_env import import_tvm
@@ -90,7 +90,15 @@ def load(run: str | os.PathLike[str], *, pin: bool = True) -> Library:
         raise DeployError(f"{path} is missing; run `tensorese compile {folder}`")
     if sha256(path) != wanted:
         raise DeployError(f"{path} is not the library its certificate verified; compile again")
-    return Library(path, signature, pin=pin)
+    try:
+        return Library(path, signature, pin=pin)
+    except TensoreseError:
+        raise
+    except Exception as error:  # TVM's errors have no common root
+        line = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        raise DeployError(
+            f"{path} must be a library for this TVM and machine, but {line}; compile again"
+        ) from None
 
 
 class Library:

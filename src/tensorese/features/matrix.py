@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorese.arrays import Floats32, Ints
-from tensorese.features.physics import Machine, Meaning, feature_names, meaning_of
+from tensorese.features.physics import MACHINES, Machine, Meaning, feature_names, meaning_of
 from tensorese.features.tiling import read_tiling
 from tensorese.language.accesses import Block
 from tensorese.language.extents import LogExtent
@@ -39,6 +39,8 @@ PAPER_TYPES = {
     "gpu": ("AN", "CHR", "CHW", "CI", "CA", "FFSP", "SP", "FU", "RE", "PR", "FSP"),
 }
 LANES = 32
+MOST = 4096
+"""Rows, and columns, of a matrix."""
 PAPER_SIZES = {"cpu": (25, 22), "gpu": (40, 20)}
 
 
@@ -65,6 +67,11 @@ class MatrixSpec:
     """Also extents that were true of a program's ancestor only, as published."""
     inline_names: bool = False
     """Names as token numbers among the numbers, in record order, as published."""
+
+    def __post_init__(self) -> None:
+        sizes = (self.length, self.names, self.numbers)
+        if not all(0 <= size <= MOST for size in sizes) or self.machine not in MACHINES:
+            raise ValueError(f"a matrix has up to {MOST} rows and columns, but got {self}")
 
     @property
     def width(self) -> int:

@@ -69,7 +69,7 @@ class Rounds:
         self.measurer, self.learner = measurer, learner
         self.config, self.platform, self.window = config, platform, window
         self.view = view or RoundsView()
-        self.started = time.time() if started is None else started
+        self.started = time.monotonic() if started is None else started
         self.earlier = float(folder.head["seconds"])
         self.stopped = ""
         self._asked: Order | None = None
@@ -82,7 +82,7 @@ class Rounds:
 
     @property
     def elapsed(self) -> float:
-        return self.earlier + time.time() - self.started
+        return self.earlier + time.monotonic() - self.started
 
     @property
     def trials(self) -> int:

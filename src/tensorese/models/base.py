@@ -34,6 +34,8 @@ from tensorese.records.nouns import Sketch, Workload
 FORMAT, FORMAT_VERSION = "tensorese-model", 2
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "card.md"
 Tensors: TypeAlias = Mapping[str, npt.NDArray[Any]]
+_WRONG = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What reading a config that describes other weights, or nothing, comes to."""
 Section: TypeAlias = Mapping[str, Any]
 """JSON that one kind of model writes and reads."""
 LOWEST = np.float32(-1e4)
@@ -135,7 +137,10 @@ class Model(ABC):
     def build(
         cls, platforms: tuple[str, ...], section: Mapping[str, Any], tensors: Tensors
     ) -> Self:
-        """The model that `section` and `tensors` were taken from."""
+        """The model that `section` and `tensors` were taken from.
+
+        Sizes that the tensors do not have are refused before anything of them is allocated.
+        """
 
 
 def softplus(x: Floats32) -> Floats32:
@@ -228,10 +233,11 @@ def load_model(folder: str | os.PathLike[str]) -> Model:
         model = cls.build(tuple(config["platforms"]), config["section"], tensors)
         card = dict(config["card"])
         model.card = Card(**{**card, "training_workloads": tuple(card["training_workloads"])})
-    except (TypeError, KeyError, RuntimeError, ValueError) as error:
+    except (ModelError, *_WRONG) as error:
+        why = str(error) if isinstance(error, ModelError) else type(error).__name__
         raise ModelError(
             f"weights and {CONFIG} must describe one model, but in {path} they do not "
-            f"({type(error).__name__}); train it again or restore the folder"
+            f"({why}); train it again or restore the folder"
         ) from error
     _check_features(path, config["features"], model.needs)
     model.hash = str(config["weights_sha256"])[:8]
@@ -241,8 +247,8 @@ def load_model(folder: str | os.PathLike[str]) -> Model:
 def _check_features(path: Path, theirs: Mapping[str, str], ours: FeatureSet) -> None:
     if theirs != {"name": ours.name, "version": ours.version}:
         raise ModelError(
-            f"a model reads the features it was trained with, but {path} has {theirs['name']} "
-            f"{theirs['version']} and this program has {ours.name} {ours.version}; "
+            f"a model reads the features it was trained with, but {path} has {theirs.get('name')} "
+            f"{theirs.get('version')} and this program has {ours.name} {ours.version}; "
             "train it again"
         )
 
@@ -278,7 +284,7 @@ def _parse_config(path: Path) -> dict[str, Any]:
         )
     try:
         config = json.loads((path / CONFIG).read_text())
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise ModelError(
             f"{CONFIG} must be JSON, but {path / CONFIG} is damaged; restore it from a copy"
         ) from error
@@ -310,8 +316,14 @@ def _read_weights(path: Path, config: Mapping[str, Any]) -> Tensors:
         )
     try:
         tensors: Tensors = load(data)
-    except SafetensorError as error:
+    except (SafetensorError, *_WRONG) as error:
         raise ModelError(
             f"{WEIGHTS} must be a safetensors file, but {file} is not; restore it from a copy"
         ) from error
+    for name, tensor in tensors.items():
+        if tensor.dtype.kind == "f" and not np.isfinite(tensor).all():
+            raise ModelError(
+                f"weights must be finite numbers, but {name} in {file} has others; train it again "
+                "or restore the folder"
+            )
     return tensors

@@ -11,6 +11,9 @@ import numpy as np
 from tensorese.arrays import Floats32
 from tensorese.models.base import Model, ModelError, Tensors, model_class, register
 
+MOST_VOTES = 1000
+"""Each takes memory where scores are added up."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Member:
@@ -93,7 +96,10 @@ class Ensemble(Model):
             model = model_class(entry["kind"]).build(
                 tuple(entry["platforms"]), entry["section"], own
             )
-            members.append(Member(model=model, votes=int(entry["votes"])))
+            votes = int(entry["votes"])
+            if not 0 < votes <= MOST_VOTES:
+                raise ModelError(f"a member has 1 to {MOST_VOTES} votes, but got {votes}")
+            members.append(Member(model=model, votes=votes))
         ensemble = cls(members)
         if ensemble.platforms != platforms:
             raise ModelError(f"the folder names {platforms}, but its members {ensemble.platforms}")

@@ -7,9 +7,9 @@ columns, V values, N programs, D width, H heads, M members.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from tensorese.features.matrix import Template
 from tensorese.features.programs import Encoded
+from tensorese.models.base import ModelError, Tensors
 
 
 class Batch(Protocol):
@@ -146,6 +147,23 @@ def _fill(constant_SRW: Tensor, source_SRW: Tensor, batch: ProgramBatch) -> Tens
     source = source_SRW[batch.sketch_N]
     filled = values.gather(1, source.flatten(1)).view(source.shape)
     return constant_SRW[batch.sketch_N] + filled
+
+
+Network = TypeVar("Network", bound=nn.Module)
+
+
+def built(make: Callable[[], Network], tensors: Tensors, parts: int) -> Network:
+    """The network with these weights. Their shapes are compared with those of a network without
+    memory first; `parts` are its repeated modules, of which each has weights of its own."""
+    if not 0 <= parts <= len(tensors):
+        raise ModelError(f"{len(tensors)} tensors are no weights of {parts} repeated modules")
+    with torch.device("meta"):
+        wanted = {name: tuple(tensor.shape) for name, tensor in make().state_dict().items()}
+    if wanted != {name: tensor.shape for name, tensor in tensors.items()}:
+        raise ModelError("the config's sizes must be those of the weights, but they differ")
+    network = make()
+    network.load_state_dict({name: torch.from_numpy(np.array(t)) for name, t in tensors.items()})
+    return network
 
 
 class TorchNetwork(nn.Module):

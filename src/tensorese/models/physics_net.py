@@ -16,7 +16,7 @@ import numpy as np
 
 from tensorese.arrays import Floats32
 from tensorese.features.base import feature_set
-from tensorese.features.physics import Machine
+from tensorese.features.physics import Machine, feature_names
 from tensorese.models.base import Model, ModelError, Tensors, register, softplus
 
 CHUNK = 2048  # rows at once: the hidden layers stay in the cache
@@ -74,6 +74,21 @@ class _Network:
         (inner, inner_bias), (outer, outer_bias) = self.heads[head]
         out: Floats32 = gelu(x @ inner + inner_bias) @ outer + outer_bias
         return out  # [N, 2]: rank score and logit of failing
+
+
+def _shapes(config: PhysicsConfig, heads: int) -> dict[str, tuple[int, ...]]:
+    """Of the weights, by name."""
+    width, features = config.width, len(feature_names(config.machine))
+    layers = {"encoder.0": (2 * width, features), "encoder.3": (width, 2 * width)}
+    layers |= {f"blocks.{k}": (width, width) for k in range(config.blocks)}
+    layers |= {f"heads.{k}.0": (width, width) for k in range(heads)}
+    layers |= {f"heads.{k}.3": (2, width) for k in range(heads)}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for network in range(config.networks):
+        for name, shape in layers.items():
+            shapes[f"networks.{network}.{name}.weight"] = shape
+            shapes[f"networks.{network}.{name}.bias"] = shape[:1]
+    return shapes
 
 
 def opinions_of(outputs_NM2: Floats32) -> Floats32:
@@ -143,8 +158,9 @@ class PhysicsNet(Model):
         cls, platforms: tuple[str, ...], section: Mapping[str, Any], tensors: Tensors
     ) -> Self:
         config = PhysicsConfig(**section)
-        model = cls(config, platforms, tensors)
-        width = len(model.weights["networks.0.encoder.3.bias"])
-        if width != config.width:
-            raise ModelError(f"the networks are {config.width} wide, but the weights {width}")
-        return model
+        parts = config.networks * (1 + max(config.blocks, 0) + len(platforms))
+        if not 0 < parts <= len(tensors):
+            raise ModelError(f"{len(tensors)} tensors are no weights of {parts} repeated layers")
+        if _shapes(config, len(platforms)) != {name: t.shape for name, t in tensors.items()}:
+            raise ModelError("the config's sizes must be those of the weights, but they differ")
+        return cls(config, platforms, tensors)

@@ -45,6 +45,7 @@ from tensorese.language.sentence import (
 )
 from tensorese.language.words import NUMBERS
 from tensorese.models.base import Model, ModelError, Tensors, register
+from tensorese.models.network import built
 
 _PART, _PARTS, _CAP, _KIND = (list(FIELDS).index(n) for n in ("part", "parts", "cap", "kind"))
 _SIZES = {"tiny": (160, 4, 5), "small": (384, 8, 6), "paper": (768, 12, 12)}
@@ -72,7 +73,7 @@ class TLMConfig:
         return ANSWERS + (len(NUMBERS) if self.atomic else 0)
 
     def __post_init__(self) -> None:
-        if self.width % self.heads or (self.width // self.heads) % 2:
+        if self.heads < 1 or self.width % self.heads or (self.width // self.heads) % 2:
             raise ValueError(
                 f"width must be heads times an even number, but got {self.width}, {self.heads}"
             )
@@ -634,9 +635,10 @@ class TLM(Model):
     def build(
         cls, platforms: tuple[str, ...], section: Mapping[str, Any], tensors: Tensors
     ) -> Self:
-        network = TLMNetwork(TLMConfig(**section["network"]))
-        network.load_state_dict(
-            {name: torch.from_numpy(np.array(t, np.float32)) for name, t in tensors.items()}
-        )
+        config = TLMConfig(**section["network"])
+        network = built(lambda: TLMNetwork(config), tensors, config.layers)
         targets = {name: section["targets"][name] for name in platforms}
-        return cls(network, targets, int(section["wish"]))
+        wish = int(section["wish"])
+        if not 0 <= wish < N_SPEEDS:
+            raise ModelError(f"a wish is a class of speed below {N_SPEEDS}, but got {wish}")
+        return cls(network, targets, wish)

@@ -36,6 +36,7 @@ from tensorese.models.network import (
     TorchNetwork,
     all_numbers,
     as_batch,
+    built,
     live_numbers,
     outputs_of,
     stack_templates,
@@ -85,7 +86,7 @@ class TLPConfig:
     """Soft steps per hardware feature: thresholds that need not be made of straight lines."""
 
     def __post_init__(self) -> None:
-        if self.width % self.heads:
+        if self.heads < 1 or self.width % self.heads:
             raise ValueError(f"width must be a multiple of heads, got {self.width}, {self.heads}")
 
 
@@ -480,9 +481,8 @@ class TLP(Model):
         cls, platforms: tuple[str, ...], section: Mapping[str, Any], tensors: Tensors
     ) -> Self:
         config = TLPConfig(**{**section, "spec": MatrixSpec(**section["spec"])})
-        network = TLPNetwork(config, platforms)
-        network.load_state_dict({name: torch.from_numpy(t) for name, t in tensors.items()})
-        return cls(network)
+        parts = config.members * (1 + max(config.layers, 0) + max(config.blocks, 0))
+        return cls(built(lambda: TLPNetwork(config, platforms), tensors, parts))
 
 
 @register

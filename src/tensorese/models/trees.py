@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tensorese.arrays import Floats32
 from tensorese.features.base import feature_set
-from tensorese.models.base import Model, Tensors, register
+from tensorese.models.base import Model, ModelError, Tensors, register
 
 LEAF = -1
 PARTS = ("feature", "threshold", "left", "right", "value")
@@ -45,6 +45,7 @@ class Forest:
         right = np.where(is_leaf, at, flat["right"] + starts)
         self.child = np.stack([left, right], axis=1).reshape(-1).astype(np.int32)
         self.feature = np.where(is_leaf, 0, flat["feature"]).astype(np.int32)
+        self.columns = int(self.feature.max(initial=0)) + 1
         self.threshold = rounded_down(flat["threshold"].astype(np.float64))
         self.value = flat["value"].astype(np.float32)
         self.roots = (np.arange(n_trees) * n_nodes).astype(np.int32)
@@ -61,6 +62,11 @@ class Forest:
 
     def predict(self, features: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
         """`[N]`."""
+        if features.shape[1] < self.columns:
+            raise ModelError(
+                f"these trees read {self.columns} features, but got {features.shape[1]}; restore "
+                "the model's folder"
+            )
         sums = np.zeros(len(features))
         for at in range(0, len(features), CHUNK):
             part = np.ascontiguousarray(features[at : at + CHUNK], dtype=np.float32)

@@ -7,17 +7,27 @@ stand in both places under one id, and the next compaction finds them known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from tensorese.records.contents import Contents, drop_repeats, new_rows
+from tensorese.records.contents import Contents, LazyNouns, drop_repeats, new_rows
 from tensorese.records.journal import PATTERN, FileLock, JournalReader, write_error
 from tensorese.records.nouns import Sketch, Workload
-from tensorese.records.parts import LEVEL, SMALLEST, Part, sync_folder, to_table, write_part
+from tensorese.records.parts import (
+    LEVEL,
+    MOST_ROWS,
+    SMALLEST,
+    Part,
+    sync_folder,
+    to_table,
+    write_part,
+)
 from tensorese.records.rows import RecordRow, sketch_row, workload_row
+
+T = TypeVar("T")
 
 # Nouns are few and read at every opening: they are kept together more eagerly.
 MAX_PARTS = {"workloads": 2, "sketches": 2, "programs": 8, "measurements": 8}
@@ -45,14 +55,24 @@ def add_parts(
     stored = Contents(folder)
     stored.refresh_parts()
     fresh = {
-        "workloads": [workload_row(w) for i, w in workloads.items() if i not in stored.workloads],
-        "sketches": [sketch_row(s) for i, s in sketches.items() if i not in stored.sketches],
+        "workloads": _rows(workloads, stored.workloads, workload_row),
+        "sketches": _rows(sketches, stored.sketches, sketch_row),
     }
     for noun, rows in fresh.items():
         if rows:
             write_part(folder, noun, to_table(noun, rows))
     if table.num_rows:
         write_part(folder, kind, table)
+
+
+def _rows(
+    nouns: Mapping[str, T], stored: Mapping[str, T], row_of: Callable[[T], RecordRow]
+) -> list[RecordRow]:
+    """Of those that are not stored; what was read as rows is not decoded for it."""
+    new = [name for name in nouns if name not in stored]
+    if isinstance(nouns, LazyNouns):
+        return [nouns.row(name) for name in new]
+    return [row_of(nouns[name]) for name in new]
 
 
 def compact(folder: Path) -> int:
@@ -67,7 +87,7 @@ def compact(folder: Path) -> int:
             for lock in locks:
                 lock.close()
         for kind, most in MAX_PARTS.items():
-            _merge_parts(folder, kind, most)
+            _merge_small(folder, kind, most)
     return moved
 
 
@@ -76,7 +96,7 @@ def squeeze(folder: Path) -> None:
     compact(folder)
     with exclusive(folder):
         for kind in MAX_PARTS:
-            _merge_parts(folder, kind, 0, SMALLEST)
+            _merge(folder, kind, list(folder.glob(f"{kind}-*.parquet")), SMALLEST)
 
 
 def _lock_dead_journals(folder: Path) -> list[FileLock]:
@@ -100,7 +120,7 @@ def _move_journals(folder: Path, paths: Sequence[Path]) -> int:
             read.take(entry, rows)
     table = drop_repeats(to_table("measurements", rows))
     for path in folder.glob("measurements-*.parquet"):
-        table = new_rows(table, Part(path).read(["id"])["id"])
+        table = new_rows(table, Part(path).read(["id"])["id"].combine_chunks())
     add_parts(folder, read.workloads, read.sketches, table)
     for path, reader in readers.items():
         _retire(path, keep=reader.corrupt > 0)
@@ -118,11 +138,26 @@ def _retire(journal: Path, *, keep: bool) -> None:
         journal.unlink()
 
 
-def _merge_parts(folder: Path, kind: str, most: int, level: int = LEVEL) -> None:
-    paths = list(folder.glob(f"{kind}-*.parquet"))
-    if len(paths) <= most:
+def _merge_small(folder: Path, kind: str, most: int) -> None:
+    """Of more than `most` small parts as few as can be; those of many rows stay as they are."""
+    sizes = {path: Part(path).num_rows for path in sorted(folder.glob(f"{kind}-*.parquet"))}
+    small = [path for path, rows in sizes.items() if rows <= MOST_ROWS // 2]
+    if len(small) <= most:
+        return
+    together: list[Path] = []
+    for path in small:
+        if together and sum(sizes[one] for one in together) + sizes[path] > MOST_ROWS:
+            _merge(folder, kind, together)
+            together = []
+        together.append(path)
+    _merge(folder, kind, together)
+
+
+def _merge(folder: Path, kind: str, paths: Sequence[Path], level: int = LEVEL) -> None:
+    if not paths:
         return
     tables = [Part(path).read().replace_schema_metadata() for path in paths]
     merged = write_part(folder, kind, drop_repeats(pa.concat_tables(tables)), level=level)
     for path in set(paths) - {merged}:
         path.unlink()
+    pa.default_memory_pool().release_unused()

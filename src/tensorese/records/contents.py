@@ -6,7 +6,7 @@ a measurement seen in neither place does not exist. One seen in both is the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,20 +26,45 @@ _ATTEMPTS = 20
 
 
 class LazyNouns(Mapping[str, T]):
-    """Workloads or sketches by id, decoded when they are asked for: most never are."""
+    """Workloads or sketches by id, read and decoded when they are asked for: most never are."""
 
     def __init__(self, decode: Callable[[RecordRow], T]) -> None:
         self._decode = decode
-        self._rows: dict[str, RecordRow] = {}
+        self._rows: dict[str, RecordRow | tuple[Part, int]] = {}
         self._decoded: dict[str, T] = {}
 
     def add(self, row: RecordRow) -> None:
         self._rows.setdefault(row["id"], row)
 
+    def add_part(self, part: Part) -> None:
+        for place, name in enumerate(part.read(["id"])["id"].to_pylist()):
+            self._rows.setdefault(name, (part, place))
+
+    def fetch(self, keys: Iterable[str]) -> None:
+        """Reads many at once what would be read one by one."""
+        wanted: dict[Path, list[tuple[Part, int]]] = {}
+        for key in set(keys) - self._decoded.keys():
+            if isinstance(place := self._rows.get(key), tuple):
+                wanted.setdefault(place[0].path, []).append(place)
+        for places in wanted.values():
+            part = places[0][0]
+            rows = part.whole.take(pa.array([place for _, place in places])).to_pylist()
+            self._rows.update((row["id"], row) for row in rows)
+
+    def row(self, key: str) -> RecordRow:
+        row = self._rows[key]
+        if isinstance(row, tuple):
+            part, place = row
+            (row,) = part.whole.slice(place, 1).to_pylist()
+        return row
+
     def __getitem__(self, key: str) -> T:
         if key not in self._decoded:
-            self._decoded[key] = self._decode(self._rows[key])
+            self._decoded[key] = self._decode(self.row(key))
         return self._decoded[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._rows
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows)
@@ -106,10 +131,10 @@ class Contents:
                     self._measured.add((row["program_id"], row["platform"]))
 
     def refresh_parts(self) -> None:
-        for row in self._unread("workloads"):
-            self.workloads.add(row)
-        for row in self._unread("sketches"):
-            self.sketches.add(row)
+        for part in self._unread("workloads"):
+            self.workloads.add_part(part)
+        for part in self._unread("sketches"):
+            self.sketches.add_part(part)
         self.parts = self._listed("measurements", self.parts)
         self.program_parts = self._listed("programs", self.program_parts)
 
@@ -117,12 +142,10 @@ class Contents:
         paths = sorted(self.folder.glob(f"{kind}-*.parquet"))
         return {path: known.get(path) or Part(path) for path in paths}
 
-    def _unread(self, kind: str) -> list[RecordRow]:
-        rows: list[RecordRow] = []
+    def _unread(self, kind: str) -> Iterator[Part]:
         for path in set(self.folder.glob(f"{kind}-*.parquet")) - self._nouns_read:
-            rows.extend(Part(path).read().to_pylist())
+            yield Part(path)
             self._nouns_read.add(path)
-        return rows
 
     def platforms(self) -> set[str]:
         known = {name for part in self.parts.values() for name in part.platforms}
@@ -146,10 +169,42 @@ class Contents:
         table = pa.concat_tables([one.replace_schema_metadata() for one in tables])
         return drop_repeats(table) if len(tables) > 1 else table
 
-    def leaders(self) -> list[RecordRow]:
-        """Rows among which is the best of every (platform, workload, split)."""
-        rows = [row for part in self.parts.values() for row in part.leaders]
-        return rows + self.journal_rows
+    def pieces(self, kind: str) -> Iterator[Any]:
+        """Every measurement, or program, a part at a time; one may come twice."""
+        for part in (self.parts if kind == "measurements" else self.program_parts).values():
+            yield part.read().replace_schema_metadata()
+        if kind == "measurements" and (rows := self.journal_rows):
+            yield to_table(kind, rows)
+
+    def ids(self, kind: str) -> Any:
+        """Of all measurements, or programs, as an Arrow array; one may be there twice."""
+        parts = self.parts if kind == "measurements" else self.program_parts
+        known = [part.read(["id"])["id"].combine_chunks() for part in parts.values()]
+        if kind == "measurements":
+            known.append(pa.array([row["id"] for row in self.journal_rows], pa.string()))
+        return pa.concat_arrays(known or [pa.array([], pa.string())])
+
+    def best(self, platform: str, split: str) -> list[RecordRow]:
+        """The fastest valid row of every workload; `split` is `all`, `train` or `test`."""
+        fastest: dict[str, tuple[float, Any, int]] = {}
+        tables = [part.leaders for part in self.parts.values() if platform in part.platforms]
+        for table in [*tables, to_table("measurements", self.journal_rows)]:
+            valid = pc.and_(
+                pc.equal(table["platform"], platform), pc.equal(table["status"], Status.OK.value)
+            )
+            if split != "all":
+                is_test = pc.equal(table["split"], "test")
+                valid = pc.and_(valid, is_test if split == "test" else pc.invert(is_test))
+            places = pc.indices_nonzero(valid)
+            names, secs = (table[c].take(places).to_pylist() for c in ("workload_id", "latency"))
+            for name, latency, place in zip(names, secs, places.to_pylist(), strict=True):
+                if name not in fastest or latency < fastest[name][0]:
+                    fastest[name] = (latency, table, place)
+        rows: list[RecordRow] = []
+        for table in {id(table): table for _, table, _ in fastest.values()}.values():
+            places = [place for _, source, place in fastest.values() if source is table]
+            rows.extend(table.take(pa.array(places)).to_pylist())
+        return sorted(rows, key=lambda row: float(row["latency"]))
 
     def measured(self) -> set[tuple[str, str]]:
         """(program id, platform) of everything tried; a fault of the machinery is no try."""
@@ -172,5 +227,5 @@ def drop_repeats(table: Any) -> Any:
 
 
 def new_rows(table: Any, known: Any) -> Any:
-    """The rows of the table whose id is not in the column of known ones."""
-    return table.filter(pc.invert(pc.is_in(table["id"], value_set=known.combine_chunks())))
+    """The rows of the table whose id is not in the array of known ones."""
+    return table.filter(pc.invert(pc.is_in(table["id"], value_set=known)))

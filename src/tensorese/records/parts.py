@@ -63,10 +63,13 @@ SCHEMAS: dict[str, Any] = {
     ),
 }
 # Nearly every value of these is its own: a dictionary would only be in the way.
-_UNIQUE = {"id", "program_id", "latency", "score"}
+_UNIQUE = {"id", "program_id", "latency", "score", "module", "body"}
 # Of numbers alike in size the first bytes agree: apart from the others they pack to nothing.
 _SECONDS = {"latency", "run_secs.list.element", "build_secs", "time"}
+_RECURRING = ["target", "timing", "toolchain", "verification", "host", "tail", "error"]
 _SMALL_ROWS = 20_000
+MOST_ROWS = 1 << 17
+"""Of a part that is written while a store is in use: it fits in memory several times."""
 LEVEL, SMALLEST = 9, 19
 """Of compression: as a rule, and for what is sent around (15 % smaller, ten times as slow)."""
 
@@ -128,20 +131,23 @@ def _platforms(table: Any) -> list[str]:
 
 def _leaders_first(table: Any) -> list[Any]:
     """`[leaders, rest]`, both sorted; `[rest]` alone when nothing has a latency."""
-    keys = ["platform", "workload_id", "split"]
-    order = [(key, "ascending") for key in [*keys, "latency", "sketch_id"]]
-    table = table.take(pc.sort_indices(table, sort_keys=order))  # failures, without one, last
     if table.num_rows == 0:
         return [table]
+    keys = ["platform", "workload_id", "split"]
+    sorting = table.select([*keys, "latency", "sketch_id"])
+    names = [(key, "ascending") for key in sorting.column_names]
+    order = pc.sort_indices(sorting, sort_keys=names)  # failures, without a latency, last
+    sorting = sorting.take(order)
     first = np.zeros(table.num_rows, dtype=bool)
     first[0] = True
     for key in keys:
-        column = table[key].combine_chunks()
+        column = sorting[key].combine_chunks()
         first[1:] |= pc.not_equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False)
-    first &= table["latency"].is_valid().to_numpy()
+    first &= sorting["latency"].is_valid().to_numpy()
+    order = order.to_numpy()
     if not first.any():
-        return [table]
-    return [table.filter(pa.array(first)), table.filter(pa.array(~first))]
+        return [table.take(pa.array(order))]
+    return [table.take(pa.array(order[first])), table.take(pa.array(order[~first]))]
 
 
 class Part:
@@ -152,17 +158,20 @@ class Part:
         try:
             self.file = pq.ParquetFile(path, page_checksum_verification=True)
             facts = json.loads((self.file.schema_arrow.metadata or {})[b"tensorese"])
+            check_version(path, int(facts["schema"]))
+            self.platforms: list[str] = list(map(str, facts["platforms"]))
+            self.n_leaders = int(facts["leaders"])
+            self.num_rows = int(self.file.metadata.num_rows)
+            schema = SCHEMAS[facts["kind"]]
+            if not self.file.schema_arrow.equals(schema):
+                raise ValueError(f"its columns are not those of {facts['kind']}")
         except FileNotFoundError:
             raise
-        except (OSError, pa.ArrowException, KeyError, ValueError) as error:
+        except (OSError, pa.ArrowException, LookupError, TypeError, ValueError) as error:
             raise StoreError(
                 f"{path} must be a part of a store, but it cannot be read ({_brief(error)}); "
                 "restore it from a copy or move it away"
             ) from error
-        check_version(path, facts["schema"])
-        self.platforms: list[str] = facts["platforms"]
-        self.n_leaders: int = facts["leaders"]
-        self.num_rows: int = self.file.metadata.num_rows
 
     def read(self, columns: Sequence[str] | None = None) -> Any:
         try:
@@ -170,17 +179,31 @@ class Part:
             threads = self.num_rows > _SMALL_ROWS
             return self.file.read(columns=list(columns) if columns else None, use_threads=threads)
         except (OSError, pa.ArrowException) as error:
-            raise StoreError(
-                f"{self.path} is damaged ({_brief(error)}); restore it from a copy or move it away"
-            ) from error
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception) -> StoreError:
+        return StoreError(
+            f"{self.path} is damaged ({_brief(error)}); restore it from a copy or move it away"
+        )
 
     @cached_property
-    def leaders(self) -> list[dict[str, Any]]:
-        """The best row of every (platform, workload, split) of this part."""
+    def whole(self) -> Any:
+        """All of it, kept: for nouns, which are asked for one by one."""
+        return self.read()
+
+    @cached_property
+    def leaders(self) -> Any:
+        """The best row of every (platform, workload, split) of this part, as an Arrow table."""
         if not self.n_leaders:
-            return []
-        rows: list[dict[str, Any]] = self.file.read_row_group(0, use_threads=False).to_pylist()
-        return rows
+            return to_table("measurements", [])
+        try:
+            # Texts that recur, JSON most of them, are not written out for every row.
+            file = pq.ParquetFile(
+                self.path, read_dictionary=_RECURRING, page_checksum_verification=True
+            )
+            return file.read_row_group(0, use_threads=self.n_leaders > _SMALL_ROWS)
+        except (OSError, pa.ArrowException) as error:
+            raise self._damaged(error) from error
 
 
 def check_version(path: Path, version: int) -> None:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from tensorese.errors import StoreError, did_you_mean
 from tensorese.records import compaction
-from tensorese.records.contents import Contents, new_rows
+from tensorese.records.contents import Contents, drop_repeats, new_rows
 from tensorese.records.journal import JournalWriter, Problem, write_error
 from tensorese.records.nouns import Measurement, Sketch, Status, Workload
 from tensorese.records.parts import SCHEMA_VERSION, check_version, to_table
@@ -33,6 +33,7 @@ from tensorese.records.rows import (
     workload_row,
 )
 
+_DAMAGED = (ValueError, LookupError, TypeError, ArithmeticError, RecursionError)
 Split = Literal["all", "train", "test"]
 T = TypeVar("T")
 
@@ -62,7 +63,7 @@ class Store:
             _establish(folder, create=create)
         try:
             version = int(json.loads((folder / HEAD).read_text())["schema"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (*_DAMAGED, OSError) as error:
             raise StoreError(
                 f"{folder / HEAD} must name the schema of the store, but it cannot be read; "
                 "restore the file from a copy"
@@ -163,12 +164,23 @@ class Store:
 
     def absorb(self, other: Store) -> int:
         """Copies what this store lacks; returns how many measurements that was."""
-        table = new_rows(other.table(), self.table(["id"])["id"])
-        self._add(other.workloads(), other.sketches(), table)
-        programs = new_rows(other.program_table(), self.program_table()["id"])
-        self._add({}, {}, programs, "programs")
+        self._add(other.workloads(), other.sketches(), to_table("measurements", []))
+        added = {kind: self._absorb(other, kind) for kind in ("measurements", "programs")}
         self.compact()
-        return int(table.num_rows)
+        return added["measurements"]
+
+    def _absorb(self, other: Store, kind: str) -> int:
+        """A part at a time: neither store need fit in memory."""
+        self._contents.refresh()
+        known, added = self._contents.ids(kind), 0
+        for piece in other._contents.pieces(kind):
+            table = new_rows(drop_repeats(piece), known)
+            known = pa.concat_arrays([known, table["id"].combine_chunks()])
+            added += int(table.num_rows)
+            self._add({}, {}, table, kind)
+            del piece, table
+            pa.default_memory_pool().release_unused()
+        return added
 
     def _add(
         self,
@@ -269,15 +281,11 @@ class Store:
         """The fastest valid measurement of every workload on this platform, by workload id."""
         self._contents.refresh()
         self._check_platform(platform)
-        valid = [
-            row
-            for row in self._contents.leaders()
-            if row["platform"] == platform and row["status"] == Status.OK and _in(row, split)
-        ]
-        fastest: dict[str, RecordRow] = {}
-        for row in sorted(valid, key=lambda row: float(row["latency"])):
-            fastest.setdefault(row["workload_id"], row)
-        return {m.program.workload.id: m for m in self._decode(list(fastest.values()))}
+        rows = self._contents.best(platform, split)
+        self._contents.workloads.fetch(row["workload_id"] for row in rows)
+        self._contents.sketches.fetch(row["sketch_id"] for row in rows)
+        names = {row["id"]: row["workload_id"] for row in rows}
+        return {names[m.id]: m for m in self._decode(rows)}
 
     def has(self, program_id: str, platform: str) -> bool:
         """Whether it was ever tried there; a fault of the machinery is no try."""
@@ -375,10 +383,6 @@ def _select(table: Any, filters: Mapping[str, Any], split: Split) -> Any:
     if split == "train":
         return table.filter(pc.not_equal(table["split"], "test"))
     return table
-
-
-def _in(row: RecordRow, split: Split) -> bool:
-    return split == "all" or (row["split"] == "test") == (split == "test")
 
 
 def _size(path: Path) -> int:

@@ -61,7 +61,7 @@ def _audit(path: Path, file: io.BufferedReader) -> None:
         reader: Any = torch._C.PyTorchFileReader(file)
         names = list(reader.get_all_records())
         members = {name: reader.get_record(name) for name in names if name in _READ}
-    except RuntimeError as error:
+    except (RuntimeError, UnicodeError) as error:  # its own messages may hold the file's bytes
         raise NetworkError(f"{path} is no archive torch reads: {first_line(error)}") from None
     for name, data in members.items():
         if name == _SAMPLES:
@@ -76,7 +76,7 @@ def _audit(path: Path, file: io.BufferedReader) -> None:
 def _check_members(path: Path, file: io.BufferedReader) -> None:
     try:
         archive = zipfile.ZipFile(file)
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, NotImplementedError, OverflowError, ValueError, OSError) as error:
         raise NetworkError(f"{path} is a broken zip archive ({error}); export it again") from None
     with archive:
         names = archive.namelist()

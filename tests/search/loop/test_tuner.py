@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from tensorese.measure.base import Measurer
 from tensorese.records.nouns import Status
 from tensorese.records.store import Store
 from tensorese.records.task import Task
+from tensorese.search.loop import tuner
 from tensorese.search.loop.config import TuneConfig, TuneError
 from tensorese.search.loop.events import BatchDone, Callback, Ended, NewBest
 from tensorese.search.loop.first_batch import open_records
@@ -394,3 +396,14 @@ def test_what_is_damaged_is_learnt_again_from_the_store(
     assert damage == "best.json" or any("damaged" in text for text in recorder.events)
     assert tune(tasks, out, trials=36).trials == 36
     assert len({row[0] for row in trials_of(out)}) == 36
+
+
+def test_going_on_with_a_long_run_shows_progress(
+    tasks: list[Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tune(tasks, tmp_path / "run", trials=30)
+    monkeypatch.setattr(tuner, "_TELL_SECS", 0.0)
+    recorder = Recorder()
+    tune(tasks, tmp_path / "run", trials=31, callbacks=[recorder])
+    said = [text for text in recorder.events if "learning from earlier sittings" in text]
+    assert len(said) > 1 and re.search(r"1 of \d+ batches", said[0] + said[1])

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from models_support import physics_model, store_model, tlp_model
 
-from guided_support import toy_model
+from guided_support import ToyModel, toy_model
 from lowered_support import made_up_rows
 from search_support import PLATFORM, drawn, measured, seconds, task_state
-from tensorese.arrays import Ints
+from tensorese.arrays import Floats32, Ints
 from tensorese.features.matrix import MatrixSpec
 from tensorese.models.base import Card, Model, save_model
 from tensorese.models.tenset_mlp import TenSetMLP, TenSetMLPConfig
@@ -44,6 +44,25 @@ def test_the_models_word_counts_before_anything_is_measured() -> None:
     assert _agreement(GuidedRanker(toy_model(-1), "any"), state) < -0.99
 
 
+class _Divided(ToyModel):
+    """All rows are equally fast in the mean of two voters, who agree on some of them only."""
+
+    def speeds(self, inputs: Floats32, platform: str) -> Floats32:
+        apart = np.where(inputs > np.median(inputs), 1.0, 0.0).astype(np.float32)
+        return np.concatenate([-2.0 - apart, -2.0 + apart], axis=1)
+
+
+def test_where_voters_disagree_a_program_is_believed_less() -> None:
+    state = task_state()
+    space = state.space.sketches[0]
+    rows = space.sample(100, np.random.default_rng(9))
+    ranker = GuidedRanker(_Divided(1.0), "any", optimism=0.0)
+    scores = ranker.score(state.workload, PLATFORM.name, space.sketch, rows)
+    slow = np.array([seconds(0, row) for row in rows.tolist()])
+    divided = slow > np.median(slow)
+    assert scores[divided].max() < scores[~divided].min()
+
+
 def test_a_wrong_word_is_corrected() -> None:
     state = task_state()
     ranker = GuidedRanker(toy_model(-1), "any")
@@ -58,6 +77,23 @@ def test_a_right_word_beats_the_runs_own_labels() -> None:
     guided.update(few)
     plain.update(few)
     assert _agreement(guided, state) > _agreement(plain, state) + 0.1
+
+
+def test_the_model_is_asked_once_about_what_is_learnt_from() -> None:
+    class Counting(ToyModel):
+        asked = 0
+
+        def read(self, workload: Workload, sketch: Sketch, decisions: Any) -> Floats32:
+            self.asked += len(np.asarray(decisions))
+            return super().read(workload, sketch, decisions)
+
+    model, state = Counting(1.0), task_state()
+    ranker = AutoRanker(GuidedRanker(model, "any"))
+    batches = [measured(state, drawn(state, 8, seed=k)) for k in range(6)]
+    for batch in batches:
+        ranker.update(batch)
+    # Once to compare the rankers, once to learn: not again with every batch.
+    assert model.asked <= 2 * sum(map(len, batches))
 
 
 def _run(sign: float, batches: int = 12) -> AutoRanker:

@@ -126,12 +126,14 @@ def _check(m: Measurement, known: set[str]) -> None:
     if sketch.id not in known:
         whole += [n for slot in sketch.slots for n in slot]
         _check_depth(sketch.body)
+        _check_texts(sketch.body)
     if not all(type(n) is int and n in _INT64 for n in whole):
         raise ValueError("an integer of more than 64 bits, or none")
     if not all(map(math.isfinite, (*m.run_secs, m.time))):
         raise ValueError("a number that is not finite")
-    _check_texts(m.platform.target)
-    canonical_json(m.timing)
+    _check_texts(m.platform.target, program.tail, m.error)
+    for mapping in (m.timing, m.toolchain, m.verification):
+        canonical_json(mapping)
     known |= {workload.id, sketch.id}
 
 

@@ -54,6 +54,8 @@ class _Prior:
         self.model, self.head, self.workload = model, head, workload
         self.features = features
         self.centre = 0.0
+        self._said: dict[str, float] = {}
+        """Of programs that were learnt from: every batch is learnt with all before it."""
 
     def _speed(self, sketch: Sketch, rows: Ints) -> Floats64:
         inputs = self.features(self.model, self.workload, sketch, rows)
@@ -66,13 +68,12 @@ class _Prior:
         return self._speed(sketch, rows) - self.centre
 
     def predict_rows(self, measurements: Sequence[Measurement]) -> Floats64:
-        speeds = np.zeros(len(measurements))
-        by_sketch: dict[Sketch, list[int]] = {}
-        for index, measurement in enumerate(measurements):
-            by_sketch.setdefault(measurement.program.sketch, []).append(index)
-        for sketch, members in by_sketch.items():
-            rows = np.array([measurements[k].program.decisions for k in members], dtype=np.int64)
-            speeds[members] = self._speed(sketch, rows)
+        new = [m for m in measurements if m.program.id not in self._said]
+        for sketch, members in _by_sketch(new):
+            rows = np.array([m.program.decisions for m in members], dtype=np.int64)
+            names = (m.program.id for m in members)
+            self._said.update(zip(names, self._speed(sketch, rows).tolist(), strict=True))
+        speeds = np.array([self._said[m.program.id] for m in measurements])
         self.centre = float(speeds.mean())
         return speeds - self.centre
 
@@ -179,11 +180,17 @@ def _by_task(measurements: Sequence[Measurement]) -> list[list[Measurement]]:
 
 
 def _scores(ranker: OnlineRanker, group: Sequence[Measurement]) -> Floats64:
-    predicted = np.zeros(len(group))
-    for k, m in enumerate(group):
-        program = m.program
-        scores = ranker.score(
-            program.workload, m.platform.name, program.sketch, [program.decisions]
-        )
-        predicted[k] = scores[0]
-    return predicted
+    predicted: dict[str, float] = {}
+    for sketch, members in _by_sketch(group):
+        first, rows = members[0], [m.program.decisions for m in members]
+        scores = ranker.score(first.program.workload, first.platform.name, sketch, rows)
+        names = (m.id for m in members)
+        predicted.update(zip(names, scores.tolist(), strict=True))
+    return np.array([predicted[m.id] for m in group])
+
+
+def _by_sketch(measurements: Sequence[Measurement]) -> list[tuple[Sketch, list[Measurement]]]:
+    groups: dict[str, list[Measurement]] = {}
+    for m in measurements:
+        groups.setdefault(m.program.sketch.id, []).append(m)
+    return [(members[0].program.sketch, members) for members in groups.values()]

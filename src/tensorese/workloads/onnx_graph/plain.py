@@ -40,26 +40,29 @@ def plain(model: Any, inputs: Mapping[str, TensorSpec], values: Mapping[str, Arr
         ("" if one.domain == "ai.onnx" else one.domain): one.version for one in model.opset_import
     }
     graph = Graph(opsets, model.ir_version, rules(), CONTROL)
-    onnx = graph.onnx
     stored = {
         tensor.name: tensor for tensor in model.graph.initializer if tensor.name not in values
     }
-    for name, tensor in stored.items():
-        graph.values[name] = onnx.numpy_helper.to_array(tensor)
-    for name, array in values.items():
-        graph.values[name] = array
-    for name, spec in inputs.items():
-        kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(spec.dtype))
-        graph.types[name] = onnx.helper.make_tensor_type_proto(kind, spec.shape)
-        graph.inputs.append(name)
     wanted = [output.name for output in model.graph.output]
     try:
+        for name, tensor in stored.items():
+            graph.values[name] = graph.onnx.numpy_helper.to_array(tensor)
+        graph.values |= values
+        _add_inputs(graph, inputs)
         names = graph.walk(model.graph.node, {}, set(wanted))
         return _written(graph, [names.get(name, name) for name in wanted], stored)
     except NetworkError:
         raise
     except Exception as error:
         raise NetworkError(f"the graph cannot be made plain: {first_line(error)}") from None
+
+
+def _add_inputs(graph: Graph, inputs: Mapping[str, TensorSpec]) -> None:
+    helper = graph.onnx.helper
+    for name, spec in inputs.items():
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(spec.dtype))
+        graph.types[name] = helper.make_tensor_type_proto(kind, spec.shape)
+        graph.inputs.append(name)
 
 
 def _written(graph: Graph, outputs: list[str], stored: Mapping[str, Any]) -> Plain:
