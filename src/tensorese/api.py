@@ -21,6 +21,7 @@ from tensorese.search.loop.config import TuneConfig
 from tensorese.search.loop.events import Announcer, Callback
 from tensorese.search.loop.first_batch import open_records
 from tensorese.search.loop.instant import KNOWN, choose_instantly, judges_named
+from tensorese.search.loop.reuse import user_store
 from tensorese.search.loop.tune_tasks import RunOutcome, tune_tasks
 from tensorese.search.proposers.by_name import DEFAULT, check_name
 from tensorese.search.rankers.by_name import ranker_named
@@ -49,6 +50,7 @@ def tune(
     cache: str = "rotated",
     compile: bool = True,
     share: bool = False,
+    reuse: bool = True,
     started: float | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
@@ -65,7 +67,8 @@ def tune(
     weights come at run time; without `winograd` every convolution is computed directly, for the
     smallest rounding errors. It waits while another process tunes or collects on the same cores,
     unless `share` is given. `cache="hot"` times programs with their weights in the near caches,
-    which no kernel finds in a network (CPUs). `proposer` is a name (`evolution`, `annealing`,
+    which no kernel finds in a network (CPUs). Without `reuse` it neither reads nor feeds the store
+    of this user's earlier runs. `proposer` is a name (`evolution`, `annealing`,
     `random`, `tlm`, `portfolio`) or an object with a ranker of its own. What an ONNX file leaves
     open is fixed by `shapes` of inputs, `dims` that the file names, and `values` of inputs that
     become constants.
@@ -97,6 +100,8 @@ def tune(
             announcer=Announcer(callbacks),
             compile=compile,
             begun=begun,
+            reuse=reuse,
+            cache=cache,
             fixed={"shapes": shapes, "dims": dims, "values": values},
         )
     announcer = Announcer(callbacks)
@@ -120,6 +125,7 @@ def tune(
         records = stack.enter_context(open_records([Path(one) for one in warm], where.name))
         # It comes up while the model is read.
         farm = stack.enter_context(TuningFarm(parsed, farm_config, platform=where))
+        store = user_store(parsed, where, cache=_timed(on_cpu, cache)) if reuse else None
         chosen, remark = ranker_named(ranker, where) if isinstance(ranker, str) else (ranker, "")
         from tensorese.workloads import load_network, tasks_of
 
@@ -149,6 +155,7 @@ def tune(
             compiles=compile,
             preparing=time.monotonic() - reading,
             peak_gflops=peak,
+            store=store,
         )
         farm.close()
         _keep(source, arrays, run.path)
@@ -174,6 +181,8 @@ def _tune_instantly(
     announcer: Announcer,
     compile: bool,
     begun: float,
+    reuse: bool,
+    cache: str,
     fixed: Mapping[str, Any],
 ) -> RunOutcome:
     """`tune` with nothing measured: no farm, and no device where one is lacking."""
@@ -204,12 +213,18 @@ def _tune_instantly(
             proposer=proposer,
             callbacks=[announcer],
             started=begun,
+            store=user_store(target, where, cache=_timed(target.is_cpu, cache)) if reuse else None,
         )
     _keep(source, arrays, run.path)
     if not compile:
         return run
     certificate = build(run.path, announcer.on_note, network=network, timed=False)
     return dataclasses.replace(run, certificate=certificate)
+
+
+def _timed(on_cpu: bool, cache: str) -> str:
+    """Which caches count, where that is a choice."""
+    return cache if on_cpu else ""
 
 
 def _source(model: Any, inputs: Any) -> tuple[Any, Any]:

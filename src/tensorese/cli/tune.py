@@ -41,6 +41,7 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option("--no-compile", is_flag=True, help="Measure only; tensorese compile RUN later.")
 @click.option("--share", is_flag=True, help="Beside others who time programs on these cores.")
+@click.option("--no-reuse", is_flag=True, help="As if no run had been before; tell none to come.")
 @click.option("--json", "as_json", is_flag=True, help="Events as JSON, one a line.")
 @shape_options
 def tune(
@@ -62,6 +63,7 @@ def tune(
     cache: str,
     no_compile: bool,
     share: bool,
+    no_reuse: bool,
     as_json: bool,
     shape: tuple[str, ...],
     dim: tuple[str, ...],
@@ -71,8 +73,9 @@ def tune(
 
     With --trials 0 a model chooses every program: a library in seconds, for any target.
     --trials and --minutes are totals: the same command again goes on where it stopped, and does
-    nothing once they are used up. With neither, it ends after 10 minutes. Ctrl-C finishes the
-    current measurement and builds the best so far (exit code 130).
+    nothing once they are used up; what earlier runs of yours spent on the same tasks counts, and
+    their best programs are measured first. With neither, it ends after 10 minutes. Ctrl-C finishes
+    the current measurement and builds the best so far (exit code 130).
     """
     from tensorese import api
     from tensorese.cli.quiet import libraries_logged
@@ -99,6 +102,7 @@ def tune(
             cache=cache,
             compile=not no_compile,
             share=share,
+            reuse=not no_reuse,
             started=process_start(),
             **fixed_by(shape, dim, value),
         )
