@@ -21,7 +21,7 @@ from tensorese.search.loop.config import TuneConfig
 from tensorese.search.loop.events import Announcer, Callback
 from tensorese.search.loop.first_batch import open_records
 from tensorese.search.loop.instant import KNOWN, choose_instantly, judges_named
-from tensorese.search.loop.reuse import user_store
+from tensorese.search.loop.reuse import forget, user_store
 from tensorese.search.loop.tune_tasks import RunOutcome, tune_tasks
 from tensorese.search.proposers.by_name import DEFAULT, check_name
 from tensorese.search.rankers.by_name import ranker_named
@@ -164,6 +164,9 @@ def tune(
         limit = config.limit_secs
         until = None if limit is None else begun + limit - run.earlier
         certificate = build(run.path, announcer.on_note, until, network=network)
+        wrong = certificate["verification"]["replaced"]
+        programs = {i: w.measurement.program.id for i, w in run.winners.items() if i in wrong}
+        forget(store, extracted, programs)
         return dataclasses.replace(run, certificate=certificate)
 
 

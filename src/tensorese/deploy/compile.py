@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 import shutil
@@ -16,8 +15,9 @@ from typing import Any
 from tensorese.deploy import torch_cuda
 from tensorese.deploy.apply import apply_programs
 from tensorese.deploy.arena import Arena, Contender
-from tensorese.deploy.build import build_library, sha256
+from tensorese.deploy.build import build_library
 from tensorese.deploy.built import Built
+from tensorese.deploy.certificate import certificate_of
 from tensorese.deploy.database import write_database
 from tensorese.deploy.disturbance import others, read_clocks, slowed, unsteady
 from tensorese.deploy.errors import DeployError
@@ -29,7 +29,6 @@ from tensorese.deploy.verify import WrongKernel, inputs_of, verify
 from tensorese.records.run_folder import CERTIFICATE, DATABASE, claim_run, write_object
 from tensorese.scratch import Scratch
 from tensorese.targets import Target
-from tensorese.tvm_env import import_tvm, toolchain_of
 from tensorese.workloads import load_network, prepare
 from tensorese.workloads.network import checked_inputs
 
@@ -93,7 +92,7 @@ def compile_run(
         with make_arena(built, scratch, libraries, until, early=early) as arena:
             on_step("verifying outputs")
             built, tuned, checks = _verified(built, arena, tuned, on_step)
-            certificate = _certificate(built, tuned) | {"verification": checks}
+            certificate = certificate_of(built, tuned) | {"verification": checks}
             on_step(f"timing {', '.join(arena.contenders)}")
             certificate |= measure(built, arena, timing or Timing(), until)
         certificate["seconds"] = time.monotonic() - started
@@ -113,7 +112,7 @@ def _untimed(
         on_step(f"compiling {kernels} kernels; they are not verified: {elsewhere}")
         built.build(library)
         skipped = {"against": {}, "replaced": {}, "skipped": elsewhere}
-        return library, _certificate(built, library) | {"verification": skipped}
+        return library, certificate_of(built, library) | {"verification": skipped}
     with Arena(library.parent, inputs_of(built), Target.from_json(run.target).threads) as arena:
         with ThreadPoolExecutor(1) as pool:
             loading = pool.submit(_add_source, arena, run)
@@ -127,7 +126,7 @@ def _untimed(
         arena.add("tuned", built.contender(library))
         on_step("verifying outputs")
         built, library, checks = _verified(built, arena, library, on_step)
-    return library, _certificate(built, library) | {"verification": checks}
+    return library, certificate_of(built, library) | {"verification": checks}
 
 
 def _add_source(arena: Arena, run: TunedRun) -> None:
@@ -256,53 +255,6 @@ def measure(
         "kernels": rows,
         **({"from_host": inside["from_host"]} if "from_host" in inside else {}),
     }
-
-
-def _certificate(built: Built, library: Path) -> dict[str, Any]:
-    run = built.run
-    names = {str(task["workload"]): str(task["name"]) for task in run.tasks}
-    tuned, untuned = set(built.applied.tuned.values()), set(built.applied.untuned.values())
-    return {
-        "version": 1,
-        "model": run.model,
-        "network": run.network,
-        "target": run.target,
-        "platform": run.platform,
-        "signature": built.signature.to_dict(),
-        "library": {"sha256": sha256(library), "bytes": library.stat().st_size},
-        "weights": {"sha256": weights_sha256(built.network.module), "packed": built.packed},
-        "winograd": built.by_winograd,
-        "toolchain": toolchain_of(run.kind),
-        "host": os.uname().nodename,
-        "time": time.time(),
-        "tasks": {
-            "tuned": {workload: names.get(workload, "") for workload in sorted(tuned)},
-            "untuned": {workload: names.get(workload, "") for workload in sorted(untuned)},
-        },
-        **_unmeasured(run),
-    }
-
-
-def _unmeasured(run: TunedRun) -> dict[str, Any]:
-    """Which programs a model chose and nobody timed, who proposed each, and for which platform
-    the model speaks."""
-    origins = {id_: best.origin for id_, best in run.best.items() if best.latency is None}
-    if not origins:
-        return {}
-    return {"unmeasured": {"programs": origins, "judged_for": run.judged_for}}
-
-
-def weights_sha256(module: Any) -> str:
-    """Of the network's constants as it was read, in order: which weights these are."""
-    tvm = import_tvm()
-    digest = hashlib.sha256()
-
-    def see(node: Any) -> None:
-        if isinstance(node, tvm.ir.GenericConst):
-            digest.update(node.value.numpy().tobytes())
-
-    tvm.relax.analysis.post_order_visit(module["main"], see)
-    return digest.hexdigest()
 
 
 def _ship(built: Built, library: Path, certificate: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from tensorese.errors import StoreError
 from tensorese.records.journal import FileLock, write_error
 from tensorese.records.nouns import Program, Workload, canonical_json, content_id
 from tensorese.records.rows import row_sketch, row_workload, sketch_row, workload_row
-from tensorese.records.run_folder import write_text
+from tensorese.records.run_folder import REUSED, RunFolder, write_text
 
 VARIABLE = "TENSORESE_STORE"
 OFF = "off"
@@ -29,7 +29,7 @@ _RUNS = 16  # named of a task; what earlier ones spent is summed up
 _VERSION = 1
 _LOCK = ".lock"
 _EARLIER = "earlier"
-WRONG = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+_WRONG = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 """What reading a damaged file's JSON comes to."""
 
 
@@ -165,6 +165,15 @@ def default_place() -> Path | None:
     return (Path(data) if data else Path.home() / ".local" / "share") / "tensorese" / "store"
 
 
+def read_known(folder: RunFolder) -> dict[str, Known]:
+    """What was known of a run's tasks when it began; nothing where that file is damaged."""
+    try:
+        tasks = folder.optional(REUSED).get("tasks", {})
+        return {str(id_): Known.from_dict(row) for id_, row in tasks.items()}
+    except _WRONG:
+        return {}
+
+
 class UserStore:
     """Of what was measured on one platform, for one target, by one toolchain."""
 
@@ -216,7 +225,7 @@ class UserStore:
 def _read(path: Path) -> Known | None:
     try:
         known = Known.from_dict(json.loads(path.read_bytes()))
-    except (*WRONG, OSError):
+    except (*_WRONG, OSError):
         return None
     return known if known.workload.id == path.stem else None
 

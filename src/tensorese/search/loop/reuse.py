@@ -12,18 +12,18 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tensorese.records.nouns import Measurement, Platform, Status
 from tensorese.records.run_folder import REUSED, RunFolder, write_object
 from tensorese.records.user_store import (
     PROGRAMS,
-    WRONG,
     Effort,
     Found,
     Known,
     UserStore,
     default_place,
+    read_known,
 )
 from tensorese.search.loop.finalists import DISQUALIFIED, Winner
 from tensorese.search.loop.first_batch import Learnt
@@ -31,6 +31,9 @@ from tensorese.search.loop.scheduler import Progress
 from tensorese.search.loop.task import ORIGIN, TuningTask
 from tensorese.targets import Target
 from tensorese.tvm_env import toolchain_of
+
+if TYPE_CHECKING:
+    from tensorese.records.task import Task
 
 # What must be the same for measurements of two sittings, or two runs, to be comparable.
 _TOOLS = ("tvm", "tvm_ffi", "llvm", "lowering", "cuda")
@@ -140,6 +143,13 @@ class Reuse:
             say(f"what this run found is not kept for later ones: {store.problem}")
 
 
+def forget(store: UserStore | None, tasks: Sequence[Task], programs: Mapping[str, str]) -> None:
+    """Programs by workload id that turned out to be wrong in their network."""
+    if store is not None and programs:
+        wrong = [Known(workload=one.workload) for one in tasks if one.workload.id in programs]
+        store.add(wrong, set(programs.values()))
+
+
 def as_measured(known: Known, platform: Platform) -> list[Measurement]:
     """Programs with their latest times, as a store of measurements would give them."""
     return [
@@ -155,13 +165,9 @@ def as_measured(known: Known, platform: Platform) -> list[Measurement]:
 
 
 def _recalled(folder: RunFolder) -> Reuse | None:
-    """As an earlier sitting wrote it down; None for the first, and where it is damaged."""
-    entry: Mapping[str, Any] = folder.optional(REUSED)
-    try:
-        known = {str(id_): Known.from_dict(row) for id_, row in entry["tasks"].items()}
-        return Reuse(run=str(entry["run"]), tasks=known)
-    except WRONG:
-        return None
+    """As an earlier sitting wrote it down; None for the first."""
+    run = folder.optional(REUSED).get("run")
+    return None if run is None else Reuse(run=str(run), tasks=read_known(folder))
 
 
 def _best(task: TuningTask, winner: Winner | None, run: str) -> tuple[Found, ...]:
