@@ -17,7 +17,7 @@ from tensorese.measure.peak import known_peak
 from tensorese.measure.tuning_farm import IN_NETWORK, TUNING, TuningFarm
 from tensorese.records.run_folder import HEAD, INPUTS, MODEL, claim_run
 from tensorese.search.contracts import Proposer, Ranker
-from tensorese.search.loop.config import TuneConfig
+from tensorese.search.loop.config import TuneConfig, TuneError
 from tensorese.search.loop.events import Announcer, Callback
 from tensorese.search.loop.first_batch import open_records
 from tensorese.search.loop.instant import KNOWN, choose_instantly, judges_named
@@ -52,8 +52,8 @@ def tune(
     share: bool = False,
     reuse: bool = True,
     started: float | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    dims: Mapping[str, int] | None = None,
+    shapes: Mapping[str, Sequence[int] | Sequence[Sequence[int]]] | None = None,
+    dims: Mapping[str, int | Sequence[int]] | None = None,
     values: Mapping[str, float | Sequence[float]] | None = None,
 ) -> RunOutcome:
     """Tunes a model on this machine and builds the verified library into the run folder.
@@ -71,7 +71,7 @@ def tune(
     of this user's earlier runs. `proposer` is a name (`evolution`, `annealing`,
     `random`, `tlm`, `portfolio`) or an object with a ranker of its own. What an ONNX file leaves
     open is fixed by `shapes` of inputs, `dims` that the file names, and `values` of inputs that
-    become constants.
+    become constants. A list of shapes, or of extents, makes one library that takes each of them.
     """
     if isinstance(proposer, str):
         check_name(proposer)
@@ -127,13 +127,13 @@ def tune(
         farm = stack.enter_context(TuningFarm(parsed, farm_config, platform=where))
         store = user_store(parsed, where, cache=_timed(on_cpu, cache)) if reuse else None
         chosen, remark = ranker_named(ranker, where) if isinstance(ranker, str) else (ranker, "")
-        from tensorese.workloads import load_network, tasks_of
+        from tensorese.workloads import load_variants, source_of_all, tasks_of_all
 
         reading = time.monotonic()
         source, arrays = _source(model, inputs)
-        network = load_network(source, shapes=shapes, dims=dims, values=values)
-        arrays = _checked(network, arrays)
-        extracted = tasks_of(network, parsed.to_json(), prepack=prepack, winograd=winograd)
+        networks = load_variants(source, shapes=shapes, dims=dims, values=values)
+        network, arrays = networks[0], _checked(networks, arrays)
+        extracted = tasks_of_all(networks, parsed.to_json(), prepack=prepack, winograd=winograd)
         for note in filter(None, (remark, *network.notes)):
             announcer.on_note(note)
         where_to = Path(out) if out is not None else default_out(network.name)
@@ -147,7 +147,7 @@ def tune(
             proposer=proposer,
             out=where_to,
             config=config,
-            model=network.source or network.name,
+            model=source_of_all(networks) or network.name,
             network=network.name,
             callbacks=[announcer],
             started=begun,
@@ -163,7 +163,7 @@ def tune(
             return run
         limit = config.limit_secs
         until = None if limit is None else begun + limit - run.earlier
-        certificate = build(run.path, announcer.on_note, until, network=network)
+        certificate = build(run.path, announcer.on_note, until, networks=networks)
         wrong = certificate["verification"]["replaced"]
         programs = {i: w.measurement.program.id for i, w in run.winners.items() if i in wrong}
         forget(store, extracted, programs)
@@ -194,13 +194,13 @@ def _tune_instantly(
         judges, remarks = judges_named(
             ranker, proposer, where, records, on_cpu=target.is_cpu, seed=config.seed
         )
-        from tensorese.workloads import load_network, tasks_of
+        from tensorese.workloads import load_variants, source_of_all, tasks_of_all
 
         source, arrays = _source(model, inputs)
-        network = load_network(source, **fixed)
-        arrays = _checked(network, arrays)
-        extracted = tasks_of(
-            network, target.to_json(), prepack=config.prepack, winograd=config.winograd
+        networks = load_variants(source, **fixed)
+        network, arrays = networks[0], _checked(networks, arrays)
+        extracted = tasks_of_all(
+            networks, target.to_json(), prepack=config.prepack, winograd=config.winograd
         )
         for note in (*remarks, *network.notes):
             announcer.on_note(note)
@@ -211,7 +211,7 @@ def _tune_instantly(
             judges=judges,
             out=Path(out) if out is not None else default_out(network.name),
             config=config,
-            model=network.source or network.name,
+            model=source_of_all(networks) or network.name,
             network=network.name,
             proposer=proposer,
             callbacks=[announcer],
@@ -221,7 +221,7 @@ def _tune_instantly(
     _keep(source, arrays, run.path)
     if not compile:
         return run
-    certificate = build(run.path, announcer.on_note, network=network, timed=False)
+    certificate = build(run.path, announcer.on_note, networks=networks, timed=False)
     return dataclasses.replace(run, certificate=certificate)
 
 
@@ -242,14 +242,18 @@ def _source(model: Any, inputs: Any) -> tuple[Any, Any]:
     return from_torch.exported(model, inputs), None
 
 
-def _checked(network: Any, inputs: Any) -> dict[str, Any]:
+def _checked(networks: Any, inputs: Any) -> dict[str, Any]:
     """Arrays by input name, of a file or a dict."""
     folder: Any = importlib.import_module("tensorese.deploy.folder")
-    networks: Any = importlib.import_module("tensorese.workloads.network")
+    reading: Any = importlib.import_module("tensorese.workloads.network")
     if inputs is None:
         return {}
     arrays = folder.read_inputs(Path(inputs)) if isinstance(inputs, str | Path) else dict(inputs)
-    checked: dict[str, Any] = networks.checked_inputs(network, arrays)
+    if len(networks) > 1:
+        raise TuneError(
+            f"given inputs have one shape, but the library is for {len(networks)}; leave them out"
+        )
+    checked: dict[str, Any] = reading.checked_inputs(networks[0], arrays)
     return checked
 
 
@@ -258,18 +262,18 @@ def build(
     say: Callable[[str], None],
     until: float | None = None,
     *,
-    network: Any = None,
+    networks: Any = None,
     timed: bool = True,
 ) -> dict[str, Any]:
     """The library, its certificate and the report, from what the run folder holds.
 
-    Systems are timed as long as `until` allows, a time of `time.monotonic`. `network` is the run's,
-    where it was read already.
+    Systems are timed as long as `until` allows, a time of `time.monotonic`. `networks` are the
+    run's, one a shape, where they were read already.
     """
     deploy: Any = importlib.import_module("tensorese.deploy")
     report: Any = importlib.import_module("tensorese.report")
     certificate: dict[str, Any] = deploy.compile_run(
-        run, on_step=say, until=until, network=network, timed=timed
+        run, on_step=say, until=until, networks=networks, timed=timed
     )
     report.write_report(run)
     return certificate

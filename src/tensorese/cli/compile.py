@@ -40,8 +40,11 @@ def compile_command(run: Path, unpacked: bool, as_json: bool) -> None:
 
 def lines_of(result: dict[str, Any]) -> list[str]:
     """Latencies and what explains them, for people; what was not timed or verified says so."""
-    verified = _verified(result.get("verification", {}))
-    return [*_unmeasured(result), *_known(result), *_latencies(result), *verified]
+    lines = [*_unmeasured(result), *_known(result)]
+    for one in result.get("shapes", [result]):
+        lines += [f"{one['shape']}:"] if "shape" in one else []
+        lines += [*_latencies(one), *_verified(one.get("verification", {}))]
+    return lines
 
 
 def _unmeasured(result: dict[str, Any]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,15 @@ from tensorese.deploy.folder import TunedRun
 from tensorese.tvm_env import import_tvm, toolchain_of
 
 
-def certificate_of(built: Built, library: Path) -> dict[str, Any]:
+def certificate_of(builts: Sequence[Built], library: Path) -> dict[str, Any]:
+    """`builts` are the shapes of one library, which has several `signatures` then."""
+    built = builts[0]
     run = built.run
     names = {str(task["workload"]): str(task["name"]) for task in run.tasks}
     tuned, untuned = set(built.applied.tuned.values()), set(built.applied.untuned.values())
     return {
         "version": 1,
-        "model": run.model,
+        "model": run.source or run.model,
         "network": run.network,
         "target": run.target,
         "platform": run.platform,
@@ -35,6 +38,7 @@ def certificate_of(built: Built, library: Path) -> dict[str, Any]:
             "tuned": {workload: names.get(workload, "") for workload in sorted(tuned)},
             "untuned": {workload: names.get(workload, "") for workload in sorted(untuned)},
         },
+        **({"signatures": [one.signature.to_dict() for one in builts]} if builts[1:] else {}),
         **_unmeasured(run),
         **_known(built),
     }

@@ -37,6 +37,8 @@ class TunedRun:
     """Whether convolutions may go by Winograd's algorithm; runs of before did not."""
     judged_for: str = ""
     """The platform that the model which chose unmeasured programs speaks for."""
+    source: str = ""
+    """The model with all its shapes, where `model` is one of several."""
     inputs: Mapping[str, Array] = field(default_factory=dict)
     """Given by the user to verify with, by name."""
     known: Mapping[str, Known] = field(default_factory=dict)
