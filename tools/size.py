@@ -15,9 +15,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Lines of Python by room of src/tensorese; `modules` are the files beside the rooms.
 ROOMS = {
-    "cli": 2560,
+    "cli": 2600,
     "collect": 3200,
-    "deploy": 2830,
+    "deploy": 3060,
     "evaluation": 960,
     "features": 2800,
     "integrations": 430,
@@ -26,19 +26,19 @@ ROOMS = {
     "lowering": 510,
     "measure": 5420,
     "models": 2300,
-    "modules": 1060,
+    "modules": 1090,
     "onboard": 500,
-    "records": 3240,
-    "report": 850,
-    "search": 4310,
+    "records": 3490,
+    "report": 870,
+    "search": 4580,
     "space": 3500,
     "training": 3240,
-    "workloads": 5330,
+    "workloads": 5470,
 }
-LINES = {"src": 47_300, "benchmarks": 6_700, "tests": 28_500}
+LINES = {"src": 48_250, "benchmarks": 6_870, "tests": 29_200}
 
 # Bytes; docs without docs/log.
-BYTES = {"benchmarks/results": 4_300_000, "docs": 134_000, "tracked files": 46_000_000}
+BYTES = {"benchmarks/results": 4_300_000, "docs": 136_500, "tracked files": 46_000_000}
 
 
 def tracked(root: Path) -> list[str]:

@@ -100,8 +100,11 @@ def _end_to_end(report: Report) -> str:
             "verifies and times the library.</p>"
         )
     rows = dict(latency)
-    if math.isfinite(report.sum_of_tasks):
-        rows["sum of tasks"] = report.sum_of_tasks
+    total = report.sum_of_tasks
+    if report.certificate.get("shapes"):  # the chart is of one shape, the tasks are of all
+        total = report.certificate.get("explanation", {}).get("sum_of_tasks") or math.nan
+    if math.isfinite(total):
+        rows["sum of tasks"] = total
     shown = sorted(rows.items(), key=lambda item: item[1])
     others = [value for name, value in rows.items() if name != "untuned"]
     made = [
@@ -110,7 +113,24 @@ def _end_to_end(report: Report) -> str:
     ]
     chart = svg.bars(made, title="latency of each system", cap=1.5 * max(others, default=math.inf))
     return (
-        f"<h2>End to end</h2>{_unmeasured(report)}{chart}{_verified(report)}{_explanation(report)}"
+        f"<h2>End to end</h2>{_unmeasured(report)}{_shapes(report)}{chart}{_verified(report)}"
+        f"{_explanation(report)}"
+    )
+
+
+def _shapes(report: Report) -> str:
+    """Every shape of the library; what follows is of the last."""
+    shapes = (report.bench or report.certificate).get("shapes", [])
+    if not shapes:
+        return ""
+    lines = []
+    for one in shapes:
+        times = (f"{n} {_ms(float(row['latency']))}" for n, row in one["latency"].items())
+        lines.append(f"{one['shape']}: {', '.join(times)}")
+    listed = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return (
+        f"<p>One library for {len(shapes)} shapes:</p><ul>{listed}</ul>"
+        f"<p>What follows is of {escape(str(shapes[-1]['shape']))}.</p>"
     )
 
 
