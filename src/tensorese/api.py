@@ -13,8 +13,11 @@ from typing import Any
 from tensorese.errors import TargetError
 from tensorese.measure.cores import alone_on
 from tensorese.measure.crew import start_early
+from tensorese.measure.farm import Farm
 from tensorese.measure.peak import known_peak
+from tensorese.measure.rpc_config import FleetConfig
 from tensorese.measure.tuning_farm import IN_NETWORK, TUNING, TuningFarm
+from tensorese.measure.tuning_rpc import TuningRpc
 from tensorese.records.run_folder import HEAD, INPUTS, MODEL, claim_run
 from tensorese.search.contracts import Proposer, Ranker
 from tensorese.search.loop.config import TuneConfig, TuneError
@@ -51,6 +54,7 @@ def tune(
     compile: bool = True,
     share: bool = False,
     reuse: bool = True,
+    fleet: FleetConfig | None = None,
     started: float | None = None,
     shapes: Mapping[str, Sequence[int] | Sequence[Sequence[int]]] | None = None,
     dims: Mapping[str, int | Sequence[int]] | None = None,
@@ -68,10 +72,12 @@ def tune(
     smallest rounding errors. It waits while another process tunes or collects on the same cores,
     unless `share` is given. `cache="hot"` times programs with their weights in the near caches,
     which no kernel finds in a network (CPUs). Without `reuse` it neither reads nor feeds the store
-    of this user's earlier runs. `proposer` is a name (`evolution`, `annealing`,
-    `random`, `tlm`, `portfolio`) or an object with a ranker of its own. What an ONNX file leaves
-    open is fixed by `shapes` of inputs, `dims` that the file names, and `values` of inputs that
-    become constants. A list of shapes, or of extents, makes one library that takes each of them.
+    of this user's earlier runs. With a `fleet` programs are built here and timed on the devices of
+    a TVM tracker, whose `target` and `platform` are to be named; the library is for them.
+    `proposer` is a name (`evolution`, `annealing`, `random`, `tlm`, `portfolio`) or an object with
+    a ranker of its own. What an ONNX file leaves open is fixed by `shapes` of inputs, `dims` that
+    the file names, and `values` of inputs that become constants. A list of shapes, or of extents,
+    makes one library that takes each of them.
     """
     if isinstance(proposer, str):
         check_name(proposer)
@@ -86,6 +92,10 @@ def tune(
         prepack=prepack,
         winograd=winograd,
     )
+    if fleet is not None and config.trials == 0:
+        raise TuneError(
+            f"--trials 0 measures nothing, but {fleet} are given; leave one of them out"
+        )
     if config.trials == 0:
         return _tune_instantly(
             model,
@@ -107,24 +117,32 @@ def tune(
     announcer = Announcer(callbacks)
     with ExitStack() as stack:
         # What is refused is so before it waits for anybody.
-        if target != "host":
+        if target != "host" and fleet is None:
             _require_device(Target.parse(target))
         if out is not None and (Path(out) / HEAD).exists():
             stack.enter_context(claim_run(Path(out)))
-        begun += stack.enter_context(alone_on(usable_cores(), share=share, say=announcer.on_note))
+        if fleet is None:  # what is timed elsewhere, nobody here disturbs
+            waited = alone_on(usable_cores(), share=share, say=announcer.on_note)
+            begun += stack.enter_context(waited)
         peak = None
-        if target == "host":
+        if target == "host" and fleet is None:
             peak = known_peak()  # before any process of ours is busy
             start_early("llvm")  # its TVM comes up beside ours
         parsed = Target.parse(target)
         where = parsed.platform(platform)
         on_cpu = parsed.is_cpu
-        if on_cpu and peak is None:
+        if on_cpu and peak is None and fleet is None:
             peak = known_peak()
+        cache = "hot" if fleet is not None else cache  # copies of weights are not turned there
         farm_config = IN_NETWORK if on_cpu and cache == "rotated" else TUNING
         records = stack.enter_context(open_records([Path(one) for one in warm], where.name))
         # It comes up while the model is read.
-        farm = stack.enter_context(TuningFarm(parsed, farm_config, platform=where))
+        farm: Farm = (
+            TuningFarm(parsed, farm_config, platform=where)
+            if fleet is None
+            else TuningRpc(parsed, fleet, farm_config, platform=where)
+        )
+        stack.enter_context(farm)
         store = user_store(parsed, where, cache=_timed(on_cpu, cache)) if reuse else None
         chosen, remark = ranker_named(ranker, where) if isinstance(ranker, str) else (ranker, "")
         from tensorese.workloads import load_variants, source_of_all, tasks_of_all
@@ -156,6 +174,7 @@ def tune(
             preparing=time.monotonic() - reading,
             peak_gflops=peak,
             store=store,
+            device="" if fleet is None else str(fleet),
         )
         farm.close()
         _keep(source, arrays, run.path)

@@ -41,6 +41,8 @@ def compile_command(run: Path, unpacked: bool, as_json: bool) -> None:
 def lines_of(result: dict[str, Any]) -> list[str]:
     """Latencies and what explains them, for people; what was not timed or verified says so."""
     lines = [*_unmeasured(result), *_known(result)]
+    if "device" in result:
+        lines.append(f"programs were timed on {result['device']}")
     for one in result.get("shapes", [result]):
         lines += [f"{one['shape']}:"] if "shape" in one else []
         lines += [*_latencies(one), *_verified(one.get("verification", {}))]

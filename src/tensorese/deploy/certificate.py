@@ -39,6 +39,7 @@ def certificate_of(builts: Sequence[Built], library: Path) -> dict[str, Any]:
             "untuned": {workload: names.get(workload, "") for workload in sorted(untuned)},
         },
         **({"signatures": [one.signature.to_dict() for one in builts]} if builts[1:] else {}),
+        **({"device": run.device} if run.device else {}),
         **_unmeasured(run),
         **_known(built),
     }

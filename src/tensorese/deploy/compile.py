@@ -71,7 +71,7 @@ def compile_run(
         claim_run(tuned_run.path),
         Scratch("tensorese-compile-") as scratch,
     ):
-        measured = timed and not elsewhere
+        measured = timed and not elsewhere and not tuned_run.device
         early = []
         if measured and tuned_run.kind == "cuda":  # the GPU's process comes up meanwhile
             early = [Contender("tuned", scratch, "library", warm=True)]

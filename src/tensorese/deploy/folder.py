@@ -37,6 +37,8 @@ class TunedRun:
     """Whether convolutions may go by Winograd's algorithm; runs of before did not."""
     judged_for: str = ""
     """The platform that the model which chose unmeasured programs speaks for."""
+    device: str = ""
+    """Where its programs were timed, if not on the machine that tuned it."""
     source: str = ""
     """The model with all its shapes, where `model` is one of several."""
     inputs: Mapping[str, Array] = field(default_factory=dict)
@@ -69,6 +71,7 @@ def read_run(path: str | os.PathLike[str]) -> TunedRun:
             prepack=bool(config.get("prepack", True)),
             winograd=bool(config.get("winograd", False)),
             judged_for=str(config.get("judged_for", "")),
+            device=str(config.get("device", "")),
             known=read_known(folder),
             inputs=read_inputs(folder.path / INPUTS) if (folder.path / INPUTS).exists() else {},
         )

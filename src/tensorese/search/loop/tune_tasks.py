@@ -75,6 +75,7 @@ def tune_tasks(
     preparing: float = 0.0,
     peak_gflops: float | None = None,
     store: UserStore | None = None,
+    device: str = "",
 ) -> RunOutcome:
     """Tunes or goes on tuning. The measurer journals into the run's store.
 
@@ -82,7 +83,8 @@ def tune_tasks(
     library is built afterwards (time is left for it, by how long `preparing` the network took),
     `records` are of earlier runs, `peak_gflops` is the machine's. A `proposer` by name is guided
     by `ranker`; one that is an object has a ranker of its own. What other runs left in `store` is
-    not tuned again, and what this one finds is added to it.
+    not tuned again, and what this one finds is added to it. `device` says where programs are timed,
+    if not here.
     """
     if target.is_cpu:
         ranker = BuildCostRanker(ranker)
@@ -94,7 +96,12 @@ def tune_tasks(
         platform=platform,
         model=model,
         network=network,
-        config={**config.to_dict(), "ranker": ranker.name, "proposer": proposer.name},
+        config={
+            **config.to_dict(),
+            "ranker": ranker.name,
+            "proposer": proposer.name,
+            **({"device": device} if device else {}),
+        },
         peak_gflops=peak_gflops,
     )
     chosen = select(tasks, config.tasks)
