@@ -24,9 +24,9 @@ ROOMS = {
     "language": 2560,
     "iterate": 1900,
     "lowering": 510,
-    "measure": 5420,
+    "measure": 5480,
     "models": 2300,
-    "modules": 1090,
+    "modules": 1110,
     "onboard": 500,
     "records": 3490,
     "report": 870,
@@ -35,7 +35,7 @@ ROOMS = {
     "training": 3240,
     "workloads": 5470,
 }
-LINES = {"src": 48_250, "benchmarks": 6_870, "tests": 29_200}
+LINES = {"src": 48_330, "benchmarks": 6_870, "tests": 29_200}
 
 # Bytes; docs without docs/log.
 BYTES = {"benchmarks/results": 4_300_000, "docs": 136_500, "tracked files": 46_000_000}

@@ -132,7 +132,8 @@ def tune_tasks(
         )
         with _interruptible(tuner, announcer):
             winners = tuner.run()
-        reuse.add_to(store, folder, ours, winners, announcer.on_note)
+        if tuner.measured or folder.earlier_state != "finished":
+            reuse.add_to(store, folder, ours, winners, announcer.on_note)
     finally:
         folder.close()
     return RunOutcome(
