@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tensorese.measure.base import Measurer, Ticket
 from tensorese.records.nouns import Status
+from tensorese.records.rows import row_sketch
 from tensorese.records.run_folder import REUSED
 from tensorese.records.store import Store
 from tensorese.records.task import Task
 from tensorese.records.user_store import VARIABLE, UserStore
 from tensorese.search.loop.config import TuneConfig
 from tensorese.search.loop.events import Callback
-from tensorese.search.loop.reuse import Reuse, user_store
+from tensorese.search.loop.reuse import counted, user_store
 from tensorese.search.loop.scheduler import AGAIN, Progress
 from tensorese.search.loop.task import ORIGIN
 from tensorese.search.loop.tune_tasks import RunOutcome, tune_tasks
@@ -114,16 +114,38 @@ def test_what_is_not_known_keeps_its_share(tmp_path: Path, store: UserStore) -> 
 
 
 def test_a_limit_counts_all_or_the_share_of_what_is_known() -> None:
-    def progress(best: float, earlier: int) -> Progress:
+    def progress(best: float, earlier: int = 0, secs: float = 0.0) -> Progress:
         one = Progress(name="", operator="", weight=1, flops=1.0, bytes=1.0, earlier=earlier)
-        one.best, one.valid, one.trials = best, 1, 3
+        one.earlier_secs, one.best, one.valid, one.trials = secs, best, 1, 3
         return one
 
-    reuse = Reuse()
-    assert reuse.counted([progress(1.0, 0)], 100, 60.0) == (0, 0.0)
-    reuse.tasks = {"a": SimpleNamespace(trials=80, secs=50.0)}  # type: ignore[dict-item]
-    assert reuse.counted([progress(1.0, 80)], 100, 60.0) == (80, 50.0)
-    assert reuse.counted([progress(1.0, 80), progress(3.0, 0)], 100, 60.0) == (25, 15.0)
+    known = progress(1.0, 80, 50.0)
+    assert counted([progress(1.0)], 100, 60.0) == (0, 0.0)
+    assert counted([known], 100, 60.0) == (80, 50.0)
+    assert counted([known], 40, 30.0) == (40, 30.0)
+    assert counted([known, progress(3.0)], 100, 60.0) == (25, 15.0)
+
+
+def test_known_programs_that_do_not_run_any_more_count_for_nothing(
+    tasks: list[Task], tmp_path: Path, store: UserStore
+) -> None:
+    tune(tasks, tmp_path / "a", store, trials=60)
+    gone = tasks[0].workload.id
+    path = store.folder / f"{gone}.json"
+    path.write_text(path.read_text().replace("SampleCategorical", "SampleCategorica1"))
+    path.write_text(path.read_text().replace("SamplePerfectTile", "SamplePerfectTi1e"))
+    row = json.loads(path.read_text())
+    ids = {sketch["id"]: row_sketch(sketch).id for sketch in row["sketches"]}
+    for found in row["programs"]:
+        found["sketch"] = ids[found["sketch"]]
+    path.write_text(json.dumps(row))
+    assert not store.problem and len(store.read()) == 3
+    run = tune(tasks, tmp_path / "b", store, trials=60)
+    lines = [json.loads(x) for x in (run.path / "batches.jsonl").read_text().splitlines()]
+    spent = {task.workload.id: 0 for task in tasks}
+    for line in lines:
+        spent[line["task"]] += len(line["proposed"])
+    assert spent[gone] > AGAIN, "it is tuned as if it were new"
 
 
 class Slower(MadeUpMeasurer):

@@ -96,22 +96,14 @@ class Reuse:
             one = self.tasks.get(task.id)
             if one is not None:
                 task.known = tuple(found.program for found in one.programs)
-                task.progress.earlier, task.progress.known = one.trials, one.latency
+                task.progress.earlier, task.progress.earlier_secs = one.trials, one.secs
+                task.progress.known = one.latency
         if self.tasks:
             trials = sum(one.trials for one in self.tasks.values())
             say(
                 f"{len(self.tasks)} of {len(tasks)} tasks are known from {trials} trials of "
                 "earlier runs: their best programs are measured first (--no-reuse: as if not)"
             )
-
-    def counted(self, tasks: Sequence[Progress], trials: int, secs: float) -> tuple[int, float]:
-        """What other runs spent on these tasks, as far as it counts to limits of so many trials
-        and seconds: all, unless what is not known would be left with less than its share."""
-        total = sum(task.share for task in tasks)
-        share = sum(task.share for task in tasks if task.earlier) / total if total else 0.0
-        known = self.tasks.values()
-        spent = sum(one.trials for one in known), sum(one.secs for one in known)
-        return min(spent[0], round(share * trials)), min(spent[1], share * secs)
 
     def add_to(
         self,
@@ -141,6 +133,25 @@ class Reuse:
         store.add(found, failed)
         if store.problem:
             say(f"what this run found is not kept for later ones: {store.problem}")
+
+
+def counted(tasks: Sequence[Progress], trials: int, secs: float) -> tuple[int, float]:
+    """What other runs spent on these tasks, as far as it counts to limits of so many trials and
+    seconds: all, unless what is not known would be left with less than its share."""
+    total = sum(task.share for task in tasks)
+    known = [task for task in tasks if task.earlier]
+    share = sum(task.share for task in known) / total if total else 0.0
+    return (
+        min(sum(task.earlier for task in known), round(share * trials)),
+        min(sum(task.earlier_secs for task in known), share * secs),
+    )
+
+
+def check_known(task: TuningTask) -> None:
+    """What other runs found counts while it runs here; a program may have no place any more."""
+    runs = any(m.origin == ORIGIN and m.status is Status.OK for m in task.measurements)
+    if task.progress.trials and not runs:
+        task.progress.earlier = 0
 
 
 def forget(store: UserStore | None, tasks: Sequence[Task], programs: Mapping[str, str]) -> None:

@@ -49,6 +49,8 @@ class Progress:
     """Why it gets no more trials; empty while it may."""
     earlier: int = 0
     """Trials of other runs, whose best programs are measured first."""
+    earlier_secs: float = 0.0
+    """Wall-clock that those took."""
     known: float = math.inf
     """The best latency of those, as it was then."""
 

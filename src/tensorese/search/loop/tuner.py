@@ -30,7 +30,7 @@ from tensorese.search.loop.config import TuneConfig, TuneError
 from tensorese.search.loop.events import Announcer, BatchDone, Ended
 from tensorese.search.loop.finalists import Winner, affordable, leaders, remeasure
 from tensorese.search.loop.first_batch import Learnt, first_rows
-from tensorese.search.loop.reuse import Reuse
+from tensorese.search.loop.reuse import Reuse, check_known, counted
 from tensorese.search.loop.scheduler import Scheduler
 from tensorese.search.loop.task import TuningTask, Untunable
 
@@ -193,10 +193,10 @@ class Tuner:
     def _spared(self) -> tuple[int, float]:
         """Trials and seconds that other runs spent on these tasks and that count to the limits,
         once every task was visited."""
-        if not self.reuse.tasks or self._unvisited():
+        if self._unvisited():
             return 0, 0.0
         trials, secs = self.config.trials or 0, self.config.limit_secs or 0.0
-        return self.reuse.counted(self.scheduler.tasks, trials, secs)
+        return counted(self.scheduler.tasks, trials, secs)
 
     def _unvisited(self) -> set[int]:
         """Tasks without a result yet."""
@@ -300,6 +300,7 @@ class Tuner:
         self.tasks[index].add(results)
         self.learnt.add(results)
         self.scheduler.learn(index, results)
+        check_known(self.tasks[index])
         self.proposer.update(results)
 
     def _line(self, flight: _Flight, results: Sequence[Measurement]) -> dict[str, Any]:
