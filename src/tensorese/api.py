@@ -170,7 +170,7 @@ def tune(
             callbacks=[announcer],
             started=begun,
             records=records,
-            compiles=compile,
+            compiles=len(networks) if compile else 0,
             preparing=time.monotonic() - reading,
             peak_gflops=peak,
             store=store,

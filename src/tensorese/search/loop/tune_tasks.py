@@ -71,7 +71,7 @@ def tune_tasks(
     started: float | None = None,
     proposer: str | Proposer = DEFAULT,
     records: Sequence[Store] = (),
-    compiles: bool = False,
+    compiles: int = 0,
     preparing: float = 0.0,
     peak_gflops: float | None = None,
     store: UserStore | None = None,
@@ -79,9 +79,9 @@ def tune_tasks(
 ) -> RunOutcome:
     """Tunes or goes on tuning. The measurer journals into the run's store.
 
-    `started` is when the process began, on `time.monotonic`'s clock, `compiles` says that a
-    library is built afterwards (time is left for it, by how long `preparing` the network took),
-    `records` are of earlier runs, `peak_gflops` is the machine's. A `proposer` by name is guided
+    `started` is when the process began, on `time.monotonic`'s clock, `compiles` for how
+    many shapes a library is built afterwards (time is left for it, by how long `preparing` the
+    network took), `records` are of earlier runs, `peak_gflops` is the machine's. A `proposer` by name is guided
     by `ranker`; one that is an object has a ranker of its own. What other runs left in `store` is
     not tuned again, and what this one finds is added to it. `device` says where programs are timed,
     if not here.
