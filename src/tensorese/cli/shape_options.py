@@ -9,8 +9,8 @@ import click
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _HELP = {
-    "shape": "NAME=1x3x640x640: an input's shape (.onnx); 1x{32,64} for several.",
-    "dim": "NAME=128: a dimension the file names (.onnx); {32,64} for several.",
+    "shape": "NAME=1x3x640x640: an input's shape (.onnx); '1x{32,64}' for several.",
+    "dim": "NAME=128: a dimension the file names (.onnx); '{32,64}' for several.",
     "value": "NAME=16000: an input that becomes a constant (.onnx); repeatable.",
 }
 

@@ -17,7 +17,7 @@ from tensorese.workloads.load import load_network
 from tensorese.workloads.network import Network
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
-_EXAMPLE = "for example --shape ids=1x{32,64,128}"
+_EXAMPLE = "for example --shape 'ids=1x{32,64,128}'"
 Shapes = Mapping[str, Sequence[int] | Sequence[Sequence[int]]]
 
 
