@@ -16,6 +16,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 
+# What somebody tuned on this machine before must not decide a benchmark, here or in its children.
+os.environ["TENSORESE_STORE"] = "off"
+
 
 def cpu_info() -> dict[str, str]:
     """The first processor's entry of /proc/cpuinfo."""

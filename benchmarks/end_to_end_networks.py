@@ -84,13 +84,14 @@ class Place:
         """The same programs on weights as they came, the input, and whose kernel is whose."""
         if not self.prepack or not self.winograd or self.cache != "rotated" or self.is_built:
             return
-        deploy: Any = importlib.import_module("tensorese.deploy.compile")
+        deploy: Any = importlib.import_module("tensorese.deploy.prepare")
+        build: Any = importlib.import_module("tensorese.deploy.build")
         folder: Any = importlib.import_module("tensorese.deploy.folder")
         from tensorese.workloads import tasks_of
 
         tuned = folder.read_run(self.run)
         built = deploy.prepare_run(tuned, lambda _: None, prepack=False)
-        deploy.build_library(built.applied.module, tuned.target, self.run / UNPACKED)
+        build.build_library(built.applied.module, tuned.target, self.run / UNPACKED)
         named: dict[str, Any] = {f"in{i}": a for i, a in enumerate(built.network.example(0))}
         np.savez(self.run / INPUTS, **named)
         kernels: dict[str, Any] = {"tuned": built.applied.tuned, "untuned": built.applied.untuned}

@@ -30,6 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
     by side, or beside a user's run, do not wait for the cores that others claim."""
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     folder = tempfile.mkdtemp(prefix="tensorese-tests-", dir=os.environ["PYTEST_DEBUG_TEMPROOT"])
+    os.environ["TENSORESE_STORE"] = "off"  # what this machine's user tuned is not for tests
     os.environ["TMPDIR"] = tempfile.tempdir = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 

@@ -98,3 +98,24 @@ def test_nothing_is_measured_first_and_measuring_goes_on(tmp_path: Path) -> None
     run = tensorese.tune(exported, trials=4, ranker="none", out=out, compile=False)
     assert run.trials == 4 and not run.chosen
     assert all(best.latency for best in read_run(out).best.values())
+
+
+def test_the_same_again_starts_from_what_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENSORESE_STORE", str(tmp_path / "store"))
+    exported = torch.export.export(torch.nn.Linear(32, 16).eval(), (torch.zeros(4, 32),))
+    options = {"trials": 8, "ranker": "none", "compile": False}
+    first = tensorese.tune(exported, out=tmp_path / "a", **options)
+    again = tensorese.tune(exported, out=tmp_path / "b", **options)
+    alone = tensorese.tune(exported, out=tmp_path / "c", reuse=False, **options)
+    assert (first.trials, again.trials, alone.trials) == (8, 3, 8)
+    (known,) = read_run(again.path).known.values()
+    assert known.trials == 8
+    assert [one.path for one in known.runs.values()] == [str((tmp_path / "a").resolve())]
+    hot = tensorese.tune(exported, out=tmp_path / "d", cache="hot", **options)
+    assert hot.trials == 8, "times of other caches do not count"
+    unmeasured = tensorese.tune(
+        exported, out=tmp_path / "e", trials=0, compile=False, ranker="auto"
+    )
+    assert set(unmeasured.chosen.values()) == {"known"}

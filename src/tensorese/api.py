@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tensorese.errors import TargetError
 from tensorese.measure.cores import alone_on
 from tensorese.measure.crew import start_early
+from tensorese.measure.farm import Farm
 from tensorese.measure.lowering import RowSource, lowering_farm
 from tensorese.measure.peak import known_peak
+from tensorese.measure.rpc_config import FleetConfig
 from tensorese.measure.tuning_farm import IN_NETWORK, TUNING, TuningFarm
+from tensorese.measure.tuning_rpc import TuningRpc
 from tensorese.records.run_folder import HEAD, INPUTS, MODEL, claim_run
 from tensorese.search.contracts import Proposer, Ranker
-from tensorese.search.loop.config import TuneConfig
+from tensorese.search.loop.config import TuneConfig, TuneError
 from tensorese.search.loop.events import Announcer, Callback
 from tensorese.search.loop.first_batch import open_records
 from tensorese.search.loop.instant import KNOWN, choose_instantly, judges_named
+from tensorese.search.loop.reuse import forget, user_store
 from tensorese.search.loop.tune_tasks import RunOutcome, tune_tasks
 from tensorese.search.proposers.by_name import DEFAULT, check_name
 from tensorese.search.rankers.by_name import ranker_named
@@ -52,9 +56,11 @@ def tune(
     cache: str = "rotated",
     compile: bool = True,
     share: bool = False,
+    reuse: bool = True,
+    fleet: FleetConfig | None = None,
     started: float | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    dims: Mapping[str, int] | None = None,
+    shapes: Mapping[str, Sequence[int] | Sequence[Sequence[int]]] | None = None,
+    dims: Mapping[str, int | Sequence[int]] | None = None,
     values: Mapping[str, float | Sequence[float]] | None = None,
 ) -> RunOutcome:
     """Tunes a model on this machine and builds the verified library into the run folder.
@@ -68,10 +74,14 @@ def tune(
     weights come at run time; without `winograd` every convolution is computed directly, for the
     smallest rounding errors. It waits while another process tunes or collects on the same cores,
     unless `share` is given. `cache="hot"` times programs with their weights in the near caches,
-    which no kernel finds in a network (CPUs). `proposer` is a name (`evolution`, `annealing`,
-    `random`, `tlm`, `portfolio`) or an object with a ranker of its own. What an ONNX file leaves
-    open is fixed by `shapes` of inputs, `dims` that the file names, and `values` of inputs that
-    become constants. `started` is when its time began, on `time.monotonic`'s clock.
+    which no kernel finds in a network (CPUs). Without `reuse` it neither reads nor feeds the store
+    of this user's earlier runs. With a `fleet` programs are built here and timed on the devices of
+    a TVM tracker, whose `target` and `platform` are to be named; the library is for them.
+    `proposer` is a name (`evolution`, `annealing`, `random`, `tlm`, `portfolio`) or an object with
+    a ranker of its own. What an ONNX file leaves open is fixed by `shapes` of inputs, `dims` that
+    the file names, and `values` of inputs that become constants. A list of shapes, or of extents,
+    makes one library that takes each of them. `started` is when its time began, on
+    `time.monotonic`'s clock.
     """
     if isinstance(proposer, str):
         check_name(proposer)
@@ -85,6 +95,10 @@ def tune(
         prepack=prepack,
         winograd=winograd,
     )
+    if fleet is not None and config.trials == 0:
+        raise TuneError(
+            f"--trials 0 measures nothing, but {fleet} are given; leave one of them out"
+        )
     if config.trials == 0:
         return _tune_instantly(
             model,
@@ -99,42 +113,53 @@ def tune(
             announcer=Announcer(callbacks),
             compile=compile,
             begun=begun,
+            reuse=reuse,
+            cache=cache,
             fixed={"shapes": shapes, "dims": dims, "values": values},
         )
     announcer = Announcer(callbacks)
     with ExitStack() as stack:
         # What is refused is so before it waits for anybody.
-        if target != "host":
+        if target != "host" and fleet is None:
             _require_device(Target.parse(target))
         if out is not None and (Path(out) / HEAD).exists():
             stack.enter_context(claim_run(Path(out)))
-        begun += stack.enter_context(alone_on(usable_cores(), share=share, say=announcer.on_note))
+        if fleet is None:  # what is timed elsewhere, nobody here disturbs
+            waited = alone_on(usable_cores(), share=share, say=announcer.on_note)
+            begun += stack.enter_context(waited)
         peak = None
-        if target == "host":
+        if target == "host" and fleet is None:
             peak = known_peak()  # before any process of ours is busy
             start_early("llvm")  # its TVM comes up beside ours
         parsed = Target.parse(target)
         where = parsed.platform(platform)
         on_cpu = parsed.is_cpu
-        if on_cpu and peak is None:
+        if on_cpu and peak is None and fleet is None:
             peak = known_peak()
+        cache = "hot" if fleet is not None else cache  # copies of weights are not turned there
         farm_config = IN_NETWORK if on_cpu and cache == "rotated" else TUNING
         records = stack.enter_context(open_records([Path(one) for one in warm], where.name))
         # It comes up while the model is read.
-        farm = stack.enter_context(TuningFarm(parsed, farm_config, platform=where))
+        farm: Farm = (
+            TuningFarm(parsed, farm_config, platform=where)
+            if fleet is None
+            else TuningRpc(parsed, fleet, farm_config, platform=where)
+        )
+        stack.enter_context(farm)
+        store = user_store(parsed, where, cache=_timed(on_cpu, cache)) if reuse else None
         lowered = read_lowered(RowSource(parsed, lambda: farm))
         chosen, remark = (
             ranker_named(ranker, where, features=lowered)
             if isinstance(ranker, str)
             else (ranker, "")
         )
-        from tensorese.workloads import load_network, tasks_of
+        from tensorese.workloads import load_variants, source_of_all, tasks_of_all
 
         reading = time.monotonic()
         source, arrays = _source(model, inputs)
-        network = load_network(source, shapes=shapes, dims=dims, values=values)
-        arrays = _checked(network, arrays)
-        extracted = tasks_of(network, parsed.to_json(), prepack=prepack, winograd=winograd)
+        networks = load_variants(source, shapes=shapes, dims=dims, values=values)
+        network, arrays = networks[0], _checked(networks, arrays)
+        extracted = tasks_of_all(networks, parsed.to_json(), prepack=prepack, winograd=winograd)
         for note in filter(None, (remark, *network.notes)):
             announcer.on_note(note)
         where_to = Path(out) if out is not None else default_out(network.name)
@@ -148,14 +173,16 @@ def tune(
             proposer=proposer,
             out=where_to,
             config=config,
-            model=network.source or network.name,
+            model=source_of_all(networks) or network.name,
             network=network.name,
             callbacks=[announcer],
             started=begun,
             records=records,
-            compiles=compile,
+            compiles=len(networks) if compile else 0,
             preparing=time.monotonic() - reading,
             peak_gflops=peak,
+            store=store,
+            device="" if fleet is None else str(fleet),
         )
         farm.close()
         _keep(source, arrays, run.path)
@@ -163,7 +190,10 @@ def tune(
             return run
         limit = config.limit_secs
         until = None if limit is None else begun + limit - run.earlier
-        certificate = build(run.path, announcer.on_note, until, network=network)
+        certificate = build(run.path, announcer.on_note, until, networks=networks)
+        wrong = certificate["verification"]["replaced"]
+        programs = {i: w.measurement.program.id for i, w in run.winners.items() if i in wrong}
+        forget(store, extracted, programs)
         return dataclasses.replace(run, certificate=certificate)
 
 
@@ -181,6 +211,8 @@ def _tune_instantly(
     announcer: Announcer,
     compile: bool,
     begun: float,
+    reuse: bool,
+    cache: str,
     fixed: Mapping[str, Any],
 ) -> RunOutcome:
     """`tune` with nothing measured: no farm, and no device where one is lacking."""
@@ -188,7 +220,7 @@ def _tune_instantly(
     with ExitStack() as stack:
         records = stack.enter_context(open_records([*map(Path, warm), KNOWN], where.name))
         # A farm comes up only for a model that reads lowered programs.
-        farm = cache(lambda: stack.enter_context(lowering_farm(target)))
+        farm = functools.cache(lambda: stack.enter_context(lowering_farm(target)))
         judges, remarks = judges_named(
             ranker,
             proposer,
@@ -198,13 +230,13 @@ def _tune_instantly(
             seed=config.seed,
             features=read_lowered(RowSource(target, farm)),
         )
-        from tensorese.workloads import load_network, tasks_of
+        from tensorese.workloads import load_variants, source_of_all, tasks_of_all
 
         source, arrays = _source(model, inputs)
-        network = load_network(source, **fixed)
-        arrays = _checked(network, arrays)
-        extracted = tasks_of(
-            network, target.to_json(), prepack=config.prepack, winograd=config.winograd
+        networks = load_variants(source, **fixed)
+        network, arrays = networks[0], _checked(networks, arrays)
+        extracted = tasks_of_all(
+            networks, target.to_json(), prepack=config.prepack, winograd=config.winograd
         )
         for note in (*remarks, *network.notes):
             announcer.on_note(note)
@@ -215,17 +247,23 @@ def _tune_instantly(
             judges=judges,
             out=Path(out) if out is not None else default_out(network.name),
             config=config,
-            model=network.source or network.name,
+            model=source_of_all(networks) or network.name,
             network=network.name,
             proposer=proposer,
             callbacks=[announcer],
             started=begun,
+            store=user_store(target, where, cache=_timed(target.is_cpu, cache)) if reuse else None,
         )
     _keep(source, arrays, run.path)
     if not compile:
         return run
-    certificate = build(run.path, announcer.on_note, network=network, timed=False)
+    certificate = build(run.path, announcer.on_note, networks=networks, timed=False)
     return dataclasses.replace(run, certificate=certificate)
+
+
+def _timed(on_cpu: bool, cache: str) -> str:
+    """Which caches count, where that is a choice."""
+    return cache if on_cpu else ""
 
 
 def _source(model: Any, inputs: Any) -> tuple[Any, Any]:
@@ -240,14 +278,18 @@ def _source(model: Any, inputs: Any) -> tuple[Any, Any]:
     return from_torch.exported(model, inputs), None
 
 
-def _checked(network: Any, inputs: Any) -> dict[str, Any]:
+def _checked(networks: Any, inputs: Any) -> dict[str, Any]:
     """Arrays by input name, of a file or a dict."""
     folder: Any = importlib.import_module("tensorese.deploy.folder")
-    networks: Any = importlib.import_module("tensorese.workloads.network")
+    reading: Any = importlib.import_module("tensorese.workloads.network")
     if inputs is None:
         return {}
     arrays = folder.read_inputs(Path(inputs)) if isinstance(inputs, str | Path) else dict(inputs)
-    checked: dict[str, Any] = networks.checked_inputs(network, arrays)
+    if len(networks) > 1:
+        raise TuneError(
+            f"given inputs have one shape, but the library is for {len(networks)}; leave them out"
+        )
+    checked: dict[str, Any] = reading.checked_inputs(networks[0], arrays)
     return checked
 
 
@@ -256,18 +298,18 @@ def build(
     say: Callable[[str], None],
     until: float | None = None,
     *,
-    network: Any = None,
+    networks: Any = None,
     timed: bool = True,
 ) -> dict[str, Any]:
     """The library, its certificate and the report, from what the run folder holds.
 
-    Systems are timed as long as `until` allows, a time of `time.monotonic`. `network` is the run's,
-    where it was read already.
+    Systems are timed as long as `until` allows, a time of `time.monotonic`. `networks` are the
+    run's, one a shape, where they were read already.
     """
     deploy: Any = importlib.import_module("tensorese.deploy")
     report: Any = importlib.import_module("tensorese.report")
     certificate: dict[str, Any] = deploy.compile_run(
-        run, on_step=say, until=until, network=network, timed=timed
+        run, on_step=say, until=until, networks=networks, timed=timed
     )
     report.write_report(run)
     return certificate

@@ -106,3 +106,16 @@ def test_names_may_hold_an_equals_sign() -> None:
     }
     with pytest.raises(NetworkError):
         fixed_by([], ["batch"], [])
+
+
+def test_braces_are_several_shapes() -> None:
+    fixed = fixed_by(["x=1x{32,64}", "y=2x2"], ["n={3,4}"], [])
+    assert fixed["shapes"] == {"x": [(1, 32), (1, 64)], "y": (2, 2)}
+    assert fixed["dims"] == {"n": [3, 4]}
+
+
+def test_the_tasks_of_several_shapes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(open_model(tmp_path))
+    assert run(["tasks", model, "--no-space", "--json", "--shape", "x={2,5}x4"]) == 0
+    tasks = json.loads(capsys.readouterr().out)["tasks"]
+    assert {task["shapes"][0] for task in tasks} == {"2x4", "5x4"}

@@ -252,3 +252,38 @@ def test_help_says_what_limits_mean(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cli(["tune", "--help"]) == 0
     text = capsys.readouterr().out
     assert "With neither, it ends after 10 minutes" in " ".join(text.split())
+
+
+def test_a_known_network_at_several_shapes(
+    model: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Twice from a file with an open shape: the second run says what it knew and from where."""
+    onnx = pytest.importorskip("onnx", reason="needs the extra `onnx`")
+    monkeypatch.setenv("TENSORESE_STORE", str(tmp_path / "store"))
+    monkeypatch.setattr(compiling, "Timing", partial(compiling.Timing, rounds=1, secs=0.05))
+    monkeypatch.setattr(compiling, "available", lambda: [])
+    make = onnx.helper
+    values = [make.make_tensor_value_info(name, 1, ["n", 64]) for name in "xy"]
+    weight = onnx.numpy_helper.from_array(np.eye(64, dtype=np.float32), "w")
+    node = make.make_node("MatMul", ["x", "w"], ["y"])
+    graph = make.make_graph([node], "g", values[:1], values[1:], [weight])
+    path = tmp_path / "m.onnx"
+    opsets = [make.make_opsetid("", 17)]
+    onnx.save(make.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
+    command = ["tune", str(path), "--shape", "x={4,16}x64", "--trials", "12", "--model", "none"]
+    assert run_cli([*command, "--out", str(tmp_path / "a"), "--no-compile"]) == 0
+    assert run_cli([*command, "--out", str(tmp_path / "b")]) == 0
+    printed = capsys.readouterr().out
+    assert "2 tasks were known from 12 trials of earlier runs" in printed
+    assert "x: 4x64:" in printed and "x: 16x64:" in printed
+    certificate = json.loads((tmp_path / "b" / "certificate.json").read_text())
+    assert sum(row["trials"] for row in certificate["known"].values()) == 12
+    found_by = {row["found_by"] for row in certificate["known"].values()}
+    assert found_by == {str((tmp_path / "a").resolve())}
+    assert "One library for 2 shapes" in (tmp_path / "b" / "report.html").read_text()
+    for n in (16, 4):
+        x = np.random.default_rng(n).standard_normal((n, 64), np.float32)
+        assert np.allclose(load(tmp_path / "b")(x), x, atol=1e-5)

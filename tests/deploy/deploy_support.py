@@ -53,11 +53,12 @@ def make_run(
     """`run.json` and `best.json` by the contract; `only` limits tuning to one operator."""
     from tensorese.measure import from_schedule
     from tensorese.space.sampling import random_schedules
-    from tensorese.workloads import load_network, tasks_of
+    from tensorese.workloads import load_variants, tasks_of_all
 
     host = Target.parse("host")
     target = host.to_json()
-    tasks = tasks_of(load_network(str(model)), target, prepack=prepack, winograd=winograd)
+    networks = load_variants(str(model))
+    tasks = tasks_of_all(networks, target, prepack=prepack, winograd=winograd)
     best: dict[str, Any] = {}
     for task in tasks:
         if only and task.operator != only:

@@ -16,8 +16,9 @@ from deploy_support import make_run, small_network
 from tensorese.cli.compile import lines_of
 from tensorese.deploy import DeployError, Library, bench_run, compile_run, load
 from tensorese.deploy import compile as compiling
-from tensorese.deploy.compile import Timing, prepare_run
+from tensorese.deploy.compile import Timing
 from tensorese.deploy.folder import read_run
+from tensorese.deploy.prepare import prepare_run
 from tensorese.tvm_env import import_tvm
 
 pytestmark = pytest.mark.tvm

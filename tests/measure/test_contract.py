@@ -230,6 +230,28 @@ class TestRpcMeasurer(MeasurerContract, of="RpcMeasurer"):
             )
 
 
+@pytest.mark.slow
+@pytest.mark.tvm
+class TestTuningRpc(MeasurerContract, of="TuningRpc"):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def case(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
+        import farm_support as programs
+        import rpc_support
+        from tensorese.measure.tuning_rpc import TuningRpc
+
+        target = programs.host_target()
+        good, bad = real_candidates()
+        ours = rpc_support.OURS
+        with rpc_support.fleet(tmp_path_factory.mktemp("tuned"), ours, ours) as fleet:
+            yield Case(
+                make=lambda store: TuningRpc(target, fleet.config(ours), journal=store),
+                platform=target.platform(),
+                good=good,
+                bad=bad,
+            )
+
+
 @pytest.mark.null
 class TestReplayMeasurer(MeasurerContract, of="ReplayMeasurer"):
     @pytest.fixture(scope="class")

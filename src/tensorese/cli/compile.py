@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,13 @@ def compile_command(run: Path, unpacked: bool, as_json: bool) -> None:
 
 def lines_of(result: dict[str, Any]) -> list[str]:
     """Latencies and what explains them, for people; what was not timed or verified says so."""
-    return [*_unmeasured(result), *_latencies(result), *_verified(result.get("verification", {}))]
+    lines = [*_unmeasured(result), *_known(result)]
+    if "device" in result:
+        lines.append(f"programs were timed on {result['device']}")
+    for one in result.get("shapes", [result]):
+        lines += [f"{one['shape']}:"] if "shape" in one else []
+        lines += [*_latencies(one), *_verified(one.get("verification", {}))]
+    return lines
 
 
 def _unmeasured(result: dict[str, Any]) -> list[str]:
@@ -51,6 +58,20 @@ def _unmeasured(result: dict[str, Any]) -> list[str]:
     return [
         f"nothing was timed to choose {len(chosen['programs'])} programs: the model that chose "
         f"them speaks for {whom}"
+    ]
+
+
+def _known(result: dict[str, Any]) -> list[str]:
+    known = result.get("known", {}).values()
+    if not known:
+        return []
+    kept = sum(bool(row["found_by"]) for row in known)
+    last = max(effort["time"] for row in known for effort in row["runs"])
+    when = datetime.fromtimestamp(last).strftime("%Y-%m-%d")
+    trials = sum(row["trials"] for row in known)
+    return [
+        f"{len(known)} tasks were known from {trials} trials of earlier runs, the last of {when}; "
+        f"{kept} of their programs are in the library"
     ]
 
 

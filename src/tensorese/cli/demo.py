@@ -22,7 +22,7 @@ import click
 def demo(network: str, minutes: float, out: Path, seed: int, as_json: bool) -> int:
     """Tune a network on this CPU with a shipped model; print tuned, untuned and torch latency.
 
-    It is `tensorese tune NETWORK --minutes M --out RUN` and nothing more. A second
+    It is `tensorese tune NETWORK --minutes M --out RUN --no-reuse` and nothing more. A second
     demo finds its time used up, and builds and times the library again.
     """
     from tensorese import api
@@ -37,6 +37,7 @@ def demo(network: str, minutes: float, out: Path, seed: int, as_json: bool) -> i
             out=out,
             callbacks=[view],
             seed=seed,
+            reuse=False,
             started=process_start(),
         )
         log.keep(run.path)

@@ -9,8 +9,8 @@ import click
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _HELP = {
-    "shape": "NAME=1x3x640x640: an input's shape (.onnx); repeatable.",
-    "dim": "NAME=128: a dimension the file names (.onnx); repeatable.",
+    "shape": "NAME=1x3x640x640: an input's shape (.onnx); '1x{32,64}' for several.",
+    "dim": "NAME=128: a dimension the file names (.onnx); '{32,64}' for several.",
     "value": "NAME=16000: an input that becomes a constant (.onnx); repeatable.",
 }
 
@@ -24,16 +24,26 @@ def shape_options(command: Command) -> Command:
 def fixed_by(
     shapes: Sequence[str], dims: Sequence[str], values: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    """The arguments of `load_network` that these options mean."""
+    """The arguments of `load_variants` that these options mean."""
     from tensorese.workloads.load import parse_value
     from tensorese.workloads.network import parse_extents
+    from tensorese.workloads.variants import expand
 
     example = "--shape NAME=1x3x224x224"
     return {
-        "shapes": {n: parse_extents(t, example) for n, t in _pairs("--shape", shapes)},
-        "dims": {n: _extent(t) for n, t in _pairs("--dim", dims)},
+        "shapes": {
+            n: _one_or_all([parse_extents(one, example) for one in expand(t)])
+            for n, t in _pairs("--shape", shapes)
+        },
+        "dims": {
+            n: _one_or_all([_extent(one) for one in expand(t)]) for n, t in _pairs("--dim", dims)
+        },
         "values": {n: parse_value(t, "--value NAME=16000") for n, t in _pairs("--value", values)},
     }
+
+
+def _one_or_all(alternatives: list[Any]) -> Any:
+    return alternatives[0] if len(alternatives) == 1 else alternatives
 
 
 def _pairs(option: str, texts: Sequence[str]) -> list[tuple[str, str]]:

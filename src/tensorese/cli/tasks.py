@@ -53,12 +53,13 @@ def tasks(
 
     parsed = Target.parse(target)  # a wrong target is refused before a network is read
     with libraries_logged():  # there is no run to keep them in, and nothing to do about them
-        from tensorese.workloads import load_network, tasks_of
+        from tensorese.workloads import load_variants, tasks_of_all
 
-        network = load_network(model, **fixed_by(shape, dim, value))
+        networks = load_variants(model, **fixed_by(shape, dim, value))
+        network = networks[0]
         for note in network.notes:
             click.echo(note, err=True)
-        extracted = tasks_of(network, parsed.to_json(), winograd=not no_winograd)
+        extracted = tasks_of_all(networks, parsed.to_json(), winograd=not no_winograd)
         total = sum(task.flops * task.weight for task in extracted)
         extracted.sort(key=lambda task: -task.flops * task.weight)
         rows = [_row(task, space) for task in extracted[:top]]

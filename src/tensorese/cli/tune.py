@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tensorese.cli.completion import model_files
 from tensorese.cli.shape_options import fixed_by, shape_options
+
+if TYPE_CHECKING:
+    from tensorese.measure.rpc_config import FleetConfig
 
 _PATH = click.Path(path_type=Path)
 
@@ -42,6 +46,9 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option("--no-compile", is_flag=True, help="Measure only; tensorese compile RUN later.")
 @click.option("--share", is_flag=True, help="Beside others who time programs on these cores.")
+@click.option("--no-reuse", is_flag=True, help="As if no run had been before; tell none to come.")
+@click.option("--rpc-tracker", default="", help="HOST:PORT of a TVM tracker: measure there.")
+@click.option("--rpc-key", default="", help="Key of the tracker's devices.")
 @click.option("--json", "as_json", is_flag=True, help="Events as JSON, one a line.")
 @shape_options
 def tune(
@@ -63,6 +70,9 @@ def tune(
     cache: str,
     no_compile: bool,
     share: bool,
+    no_reuse: bool,
+    rpc_tracker: str,
+    rpc_key: str,
     as_json: bool,
     shape: tuple[str, ...],
     dim: tuple[str, ...],
@@ -72,8 +82,13 @@ def tune(
 
     With --trials 0 a model chooses every program: a library in seconds, for any target.
     --trials and --minutes are totals: the same command again goes on where it stopped, and does
-    nothing once they are used up. With neither, it ends after 10 minutes. Ctrl-C finishes the
-    current measurement and builds the best so far (exit code 130).
+    nothing once they are used up; what earlier runs of yours spent on the same tasks counts, and
+    their best programs are measured first. With neither, it ends after 10 minutes. Ctrl-C finishes
+    the current measurement and builds the best so far (exit code 130).
+
+    With --rpc-tracker or --rpc-key (and TVM_TRACKER_HOST, _PORT, _KEY for what is not given)
+    programs are built here and timed on the tracker's devices. Name the target and the platform
+    then: they are not this machine's.
     """
     from tensorese import api
     from tensorese.cli.quiet import libraries_logged
@@ -100,9 +115,20 @@ def tune(
             cache=cache,
             compile=not no_compile,
             share=share,
+            reuse=not no_reuse,
+            fleet=_fleet(rpc_tracker, rpc_key),
             started=process_start(),
             **fixed_by(shape, dim, value),
         )
         log.keep(run.path)
     view.summary(run)
     return 130 if run.state == "interrupted" else 0
+
+
+def _fleet(tracker: str, key: str) -> FleetConfig | None:
+    if not tracker and not key:
+        return None
+    from tensorese.measure.rpc_config import FleetConfig
+
+    host, _, port = tracker.rpartition(":")
+    return FleetConfig.resolve(host, port, key)

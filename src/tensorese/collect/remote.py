@@ -63,7 +63,7 @@ class OverRpc:
 
     @property
     def name(self) -> str:
-        return f"devices {self.fleet.key!r} of the tracker at {self.fleet.address}"
+        return str(self.fleet)
 
     def __call__(
         self, session: Session, progress: list[TaskProgress], store: Store, on_result: OnResult

@@ -20,12 +20,17 @@ _COARSE = ("bfloat16", "float16", "float32", "float64")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Built:
-    """The prepared network, and the same with the run's programs applied."""
+    """The prepared network at one shape, and with all its shapes and the run's programs applied."""
 
     run: TunedRun
     network: Any
     prepared: Any
+    whole: Any
+    """All shapes of the network, prepared, as one module; `prepared` where there is one shape."""
     applied: Applied
+    """The run's programs in `whole`."""
+    entry: str = "main"
+    """The function of the library that computes this shape."""
     packed: bool = True
     """Whether constant weights are in the order the programs chose."""
     graphs: bool = False
@@ -41,13 +46,23 @@ class Built:
         """The same with one task's kernels untuned."""
         best = {id_: one for id_, one in self.run.best.items() if id_ != workload}
         run = replace(self.run, best=best)
-        applied = apply_programs(self.prepared, best, run.target, prepack=self.packed)
+        applied = apply_programs(self.whole, best, run.target, prepack=self.packed)
         return replace(self, run=run, applied=applied)
 
-    def contender(self, library: Path) -> dict[str, Any]:
+    def contender(self, library: Path, *, entry: str = "") -> dict[str, Any]:
         """The message that makes a process run a library of this network."""
-        signature = self.signature.to_dict()
+        signature = self.signature.to_dict() | {"entry": entry or self.entry}
         return {"kind": "library", "library": str(library), "signature": signature}
+
+    def as_in(self, other: Built) -> Built:
+        """This shape in the library that `other`, another shape, was rebuilt into."""
+        run = replace(self.run, best=other.run.best)
+        return replace(self, run=run, applied=other.applied, graphs=other.graphs)
+
+    @property
+    def shape(self) -> str:
+        """For people."""
+        return ", ".join(str(one).rpartition(" ")[0] for one in self.signature.inputs)
 
     @cached_property
     def by_winograd(self) -> bool:
@@ -93,4 +108,9 @@ class Built:
             )
             for index, field in enumerate(fields)
         ]
-        return Signature(target=self.run.target, inputs=tuple(inputs), outputs=tuple(outputs))
+        return Signature(
+            target=self.run.target,
+            inputs=tuple(inputs),
+            outputs=tuple(outputs),
+            entry=self.entry,
+        )

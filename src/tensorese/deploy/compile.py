@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 import shutil
@@ -14,26 +13,24 @@ from pathlib import Path
 from typing import Any
 
 from tensorese.deploy import torch_cuda
-from tensorese.deploy.apply import apply_programs
 from tensorese.deploy.arena import Arena, Contender
-from tensorese.deploy.build import build_library, sha256
+from tensorese.deploy.build import build_library
 from tensorese.deploy.built import Built
+from tensorese.deploy.certificate import certificate_of
 from tensorese.deploy.database import write_database
 from tensorese.deploy.disturbance import others, read_clocks, slowed, unsteady
 from tensorese.deploy.errors import DeployError
 from tensorese.deploy.explain import explain, kernel_rows
 from tensorese.deploy.folder import TunedRun, read_run
 from tensorese.deploy.here import why_not_here
+from tensorese.deploy.prepare import Step, prepare_shapes
 from tensorese.deploy.systems import available, is_onnx
 from tensorese.deploy.verify import WrongKernel, inputs_of, verify
 from tensorese.records.run_folder import CERTIFICATE, DATABASE, claim_run, write_object
 from tensorese.scratch import Scratch
 from tensorese.targets import Target
-from tensorese.tvm_env import import_tvm, toolchain_of
-from tensorese.workloads import load_network, prepare
-from tensorese.workloads.network import checked_inputs
+from tensorese.workloads import Network
 
-Step = Callable[[str], None]
 PROFILE_RUNS = 10
 _FOR_A_RIVAL = 15.0  # seconds to export, load and time it
 _AFTER = 1.5  # seconds for what follows the timing: the library is copied, the report drawn
@@ -55,7 +52,7 @@ def compile_run(
     timing: Timing | None = None,
     prepack: bool = True,
     until: float | None = None,
-    network: Any = None,
+    networks: Sequence[Network] | None = None,
     timed: bool = True,
 ) -> dict[str, Any]:
     """Builds the network with its best programs, verifies and times it; returns the certificate.
@@ -63,9 +60,9 @@ def compile_run(
     Without `prepack` the programs read weights in the network's own order. A kernel whose outputs
     differ is replaced by its untuned form; where that does not help nothing is shipped, and an
     earlier library stays as it was. Systems are timed as long as `until`, a time of
-    `time.monotonic`, allows; not `timed`, none is. `network` is the run's, where it was read
-    already. A library that cannot run on this machine is built, not verified, and its certificate
-    says so.
+    `time.monotonic`, allows; not `timed`, none is. `networks` are the run's, one a shape, where
+    they were read already: each is verified and timed. A library that cannot run on this machine
+    is built, not verified, and its certificate says so.
     """
     started = time.monotonic()
     tuned_run = read_run(run)
@@ -74,60 +71,123 @@ def compile_run(
         claim_run(tuned_run.path),
         Scratch("tensorese-compile-") as scratch,
     ):
-        measured = timed and not elsewhere
+        measured = timed and not elsewhere and not tuned_run.device
         early = []
         if measured and tuned_run.kind == "cuda":  # the GPU's process comes up meanwhile
             early = [Contender("tuned", scratch, "library", warm=True)]
-        built = prepare_run(tuned_run, on_step, prepack=prepack, network=network)
+        builts = prepare_shapes(tuned_run, on_step, prepack=prepack, networks=networks)
         tuned = scratch / "tuned.so"
-        if not measured:
-            tuned, certificate = _untimed(built, tuned, elsewhere, on_step)
-            certificate["seconds"] = time.monotonic() - started
-            _ship(built, tuned, certificate)
-            return certificate
-        on_step(f"compiling {len(built.applied.tuned)} tuned kernels")
-        libraries = {"tuned": built.build(tuned)}
-        if tuned_run.kind == "llvm":  # on a GPU it takes as long as ours and tells little
-            libraries["untuned"] = scratch / "untuned.so"
-            build_library(built.direct, tuned_run.target, libraries["untuned"])
-        with make_arena(built, scratch, libraries, until, early=early) as arena:
-            on_step("verifying outputs")
-            built, tuned, checks = _verified(built, arena, tuned, on_step)
-            certificate = _certificate(built, tuned) | {"verification": checks}
-            on_step(f"timing {', '.join(arena.contenders)}")
-            certificate |= measure(built, arena, timing or Timing(), until)
+        if elsewhere:
+            on_step(f"{_compiling(builts[0])}; they are not verified: {elsewhere}")
+            builts[0].build(tuned)
+            skipped = {"against": {}, "replaced": {}, "skipped": elsewhere}
+            results: list[dict[str, Any]] = [{"verification": skipped} for _ in builts]
+        else:
+            look = _Look(scratch, on_step, timing or Timing(), until, early)
+            one = look.timed if measured else look.untimed
+            builts, tuned, results = _every_shape(builts, tuned, one)
+        certificate = certificate_of(builts, tuned) | together(builts, results)
         certificate["seconds"] = time.monotonic() - started
-        _ship(built, tuned, certificate)
+        _ship(builts[0], tuned, certificate)
     return certificate
 
 
-def _untimed(
-    built: Built, library: Path, elsewhere: str, on_step: Step
-) -> tuple[Path, dict[str, Any]]:
-    """The library and its certificate, verified by the source alone, which loads meanwhile.
+Looked = tuple[Built, Path, dict[str, Any]]
+"""A shape as it is now, the library it is in, and what was found out about it."""
 
-    Where the library cannot run, or no source is there, the reason takes the place of checks.
-    """
-    run, kernels = built.run, len(built.applied.tuned)
-    if elsewhere:
-        on_step(f"compiling {kernels} kernels; they are not verified: {elsewhere}")
-        built.build(library)
-        skipped = {"against": {}, "replaced": {}, "skipped": elsewhere}
-        return library, _certificate(built, library) | {"verification": skipped}
-    with Arena(library.parent, inputs_of(built), Target.from_json(run.target).threads) as arena:
-        with ThreadPoolExecutor(1) as pool:
-            loading = pool.submit(_add_source, arena, run)
-            on_step(f"compiling {kernels} kernels")
+
+def _every_shape(
+    builts: Sequence[Built], library: Path, look: Callable[[Built, Path, int], Looked]
+) -> tuple[list[Built], Path, list[dict[str, Any]]]:
+    """`look`, given how many shapes are left, may build the library anew: then the shapes before
+    are looked at again."""
+    builts, results, replaced = list(builts), dict[int, dict[str, Any]](), dict[str, Any]()
+    while left := [at for at in range(len(builts)) if at not in results]:
+        built, path, result = look(builts[left[0]], library, len(left))
+        if path != library:
+            builts, library = [one.as_in(built) for one in builts], path
+            results.clear()
+        results[left[0]] = result
+        replaced |= result["verification"]["replaced"]
+    for result in results.values():
+        result["verification"]["replaced"] = replaced
+    return builts, library, [results[at] for at in range(len(builts))]
+
+
+def together(builts: Sequence[Built], results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What is said of the last shape stands for the library; all of them are listed."""
+    if len(builts) == 1:
+        return results[0]
+    named = [{"shape": b.shape, **r} for b, r in zip(builts, results, strict=True)]
+    return {**named[-1], "shapes": named}
+
+
+def _compiling(built: Built) -> str:
+    return f"compiling {len(built.applied.tuned)} tuned kernels"
+
+
+class _Look:
+    """Verifies one shape of a library after the other, and times it."""
+
+    def __init__(
+        self,
+        scratch: Path,
+        on_step: Step,
+        timing: Timing,
+        until: float | None,
+        early: Sequence[Contender],
+    ) -> None:
+        self.scratch = scratch
+        self.on_step = on_step
+        self.timing = timing
+        self.until = until
+        self.early = early
+
+    def timed(self, built: Built, library: Path, left: int) -> Looked:
+        run = built.run
+        if not library.exists():
+            self.on_step(_compiling(built))
             built.build(library)
-            loading.result()
-        if not arena.contenders and run.kind == "llvm":
-            untuned = library.with_name("untuned.so")
-            build_library(built.direct, run.target, untuned)
-            arena.add("untuned", built.contender(untuned))
-        arena.add("tuned", built.contender(library))
-        on_step("verifying outputs")
-        built, library, checks = _verified(built, arena, library, on_step)
-    return library, _certificate(built, library) | {"verification": checks}
+        libraries = {"tuned": library}
+        if run.kind == "llvm":  # on a GPU it takes as long as ours and tells little
+            libraries["untuned"] = self.scratch / f"untuned-{built.entry}.so"
+            build_library(built.direct, run.target, libraries["untuned"])
+        now = time.monotonic()
+        until = None if self.until is None else now + (self.until - now) / left
+        early, self.early = self.early, []
+        with make_arena(built, self.scratch, libraries, until, early=early) as arena:
+            self.on_step(f"verifying outputs{_for(built)}")
+            built, library, checks = _verified(built, arena, library, self.on_step)
+            self.on_step(f"timing {', '.join(arena.contenders)}{_for(built)}")
+            return (
+                built,
+                library,
+                {"verification": checks} | measure(built, arena, self.timing, until),
+            )
+
+    def untimed(self, built: Built, library: Path, left: int) -> Looked:
+        """Verified by the source alone, which loads meanwhile, or by the untuned build."""
+        run = built.run
+        threads = Target.from_json(run.target).threads
+        with Arena(self.scratch, inputs_of(built), threads) as arena:
+            with ThreadPoolExecutor(1) as pool:
+                loading = pool.submit(_add_source, arena, run)
+                if not library.exists():
+                    self.on_step(_compiling(built))
+                    built.build(library)
+                loading.result()
+            if not arena.contenders and run.kind == "llvm":
+                untuned = self.scratch / f"untuned-{built.entry}.so"
+                build_library(built.direct, run.target, untuned)
+                arena.add("untuned", built.contender(untuned, entry="main"))
+            arena.add("tuned", built.contender(library))
+            self.on_step(f"verifying outputs{_for(built)}")
+            built, library, checks = _verified(built, arena, library, self.on_step)
+        return built, library, {"verification": checks}
+
+
+def _for(built: Built) -> str:
+    return f" for {built.shape}" if built.run.source else ""
 
 
 def _add_source(arena: Arena, run: TunedRun) -> None:
@@ -166,34 +226,9 @@ def _verified(
                 raise
             built, why_not = replace(built, graphs=False), str(error)
             on_step(f"the network fails as a CUDA graph, so it is built without: {error}")
-        library = built.build(library.with_name(f"tuned{attempt}.so"))
+        library = built.build(library.with_name(f"{library.stem}-{attempt}.so"))
         arena.swap("tuned", built.contender(library))
     raise AssertionError("the loop ends by returning or raising")
-
-
-def prepare_run(
-    run: TunedRun, on_step: Step, *, prepack: bool = True, network: Any = None
-) -> Built:
-    """The network again, by the road its tasks came; its programs applied."""
-    on_step(f"preparing {run.network}")
-    network = load_network(run.model) if network is None else network
-    network = replace(network, given={**network.given, **checked_inputs(network, run.inputs)})
-    prepared = prepare(network.module, run.target, prepack=run.prepack, winograd=run.winograd)
-    applied = apply_programs(prepared, run.best, run.target, prepack=prepack)
-    unknown = set(run.best) - set(applied.workloads)
-    if unknown:
-        raise DeployError(
-            f"every tuned task must be in {run.model}, but {len(unknown)} of {len(run.best)} are "
-            f"not ({min(unknown)}); was the model file changed? tune into a new folder"
-        )
-    return Built(
-        run=run,
-        network=network,
-        prepared=prepared,
-        applied=applied,
-        packed=prepack and run.prepack,
-        graphs=run.kind == "cuda",
-    )
 
 
 def make_arena(
@@ -215,7 +250,8 @@ def make_arena(
     arena = Arena(scratch, inputs_of(built), Target.from_json(run.target).threads, early)
     try:
         for name, path in libraries.items():
-            arena.add(name, built.contender(path))
+            entry = "main" if name == "untuned" else built.entry  # built for one shape, or all
+            arena.add(name, built.contender(path, entry=entry))
         for name in list(rivals):
             if name != source and until is not None and time.monotonic() > until - _FOR_A_RIVAL:
                 arena.absent[name] = "left out: no time was left for it"
@@ -256,53 +292,6 @@ def measure(
         "kernels": rows,
         **({"from_host": inside["from_host"]} if "from_host" in inside else {}),
     }
-
-
-def _certificate(built: Built, library: Path) -> dict[str, Any]:
-    run = built.run
-    names = {str(task["workload"]): str(task["name"]) for task in run.tasks}
-    tuned, untuned = set(built.applied.tuned.values()), set(built.applied.untuned.values())
-    return {
-        "version": 1,
-        "model": run.model,
-        "network": run.network,
-        "target": run.target,
-        "platform": run.platform,
-        "signature": built.signature.to_dict(),
-        "library": {"sha256": sha256(library), "bytes": library.stat().st_size},
-        "weights": {"sha256": weights_sha256(built.network.module), "packed": built.packed},
-        "winograd": built.by_winograd,
-        "toolchain": toolchain_of(run.kind),
-        "host": os.uname().nodename,
-        "time": time.time(),
-        "tasks": {
-            "tuned": {workload: names.get(workload, "") for workload in sorted(tuned)},
-            "untuned": {workload: names.get(workload, "") for workload in sorted(untuned)},
-        },
-        **_unmeasured(run),
-    }
-
-
-def _unmeasured(run: TunedRun) -> dict[str, Any]:
-    """Which programs a model chose and nobody timed, who proposed each, and for which platform
-    the model speaks."""
-    origins = {id_: best.origin for id_, best in run.best.items() if best.latency is None}
-    if not origins:
-        return {}
-    return {"unmeasured": {"programs": origins, "judged_for": run.judged_for}}
-
-
-def weights_sha256(module: Any) -> str:
-    """Of the network's constants as it was read, in order: which weights these are."""
-    tvm = import_tvm()
-    digest = hashlib.sha256()
-
-    def see(node: Any) -> None:
-        if isinstance(node, tvm.ir.GenericConst):
-            digest.update(node.value.numpy().tobytes())
-
-    tvm.relax.analysis.post_order_visit(module["main"], see)
-    return digest.hexdigest()
 
 
 def _ship(built: Built, library: Path, certificate: dict[str, Any]) -> None:

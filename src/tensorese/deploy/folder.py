@@ -16,6 +16,7 @@ from tensorese.deploy.arrays import Array
 from tensorese.deploy.errors import DeployError
 from tensorese.records.run_entries import BestProgram
 from tensorese.records.run_folder import INPUTS, LIBRARY, RunFolder
+from tensorese.records.user_store import Known, read_known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +37,14 @@ class TunedRun:
     """Whether convolutions may go by Winograd's algorithm; runs of before did not."""
     judged_for: str = ""
     """The platform that the model which chose unmeasured programs speaks for."""
+    device: str = ""
+    """Where its programs were timed, if not on the machine that tuned it."""
+    source: str = ""
+    """The model with all its shapes, where `model` is one of several."""
     inputs: Mapping[str, Array] = field(default_factory=dict)
     """Given by the user to verify with, by name."""
+    known: Mapping[str, Known] = field(default_factory=dict)
+    """What other runs knew of its tasks when it began, by workload id."""
 
     @property
     def kind(self) -> str:
@@ -64,6 +71,8 @@ def read_run(path: str | os.PathLike[str]) -> TunedRun:
             prepack=bool(config.get("prepack", True)),
             winograd=bool(config.get("winograd", False)),
             judged_for=str(config.get("judged_for", "")),
+            device=str(config.get("device", "")),
+            known=read_known(folder),
             inputs=read_inputs(folder.path / INPUTS) if (folder.path / INPUTS).exists() else {},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import threading
@@ -47,12 +48,15 @@ class Signature:
     target: str
     inputs: tuple[Argument, ...]
     outputs: tuple[Argument, ...]
+    entry: str = "main"
+    """The library's function."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "target": self.target,
             "inputs": [one.to_dict() for one in self.inputs],
             "outputs": [one.to_dict() for one in self.outputs],
+            "entry": self.entry,
         }
 
     @staticmethod
@@ -61,6 +65,7 @@ class Signature:
             target=str(row["target"]),
             inputs=tuple(_argument(one) for one in row["inputs"]),
             outputs=tuple(_argument(one) for one in row["outputs"]),
+            entry=str(row.get("entry", "main")),
         )
 
 
@@ -69,7 +74,7 @@ def _argument(row: Mapping[str, Any]) -> Argument:
     return Argument(name=str(row["name"]), shape=shape, dtype=str(row["dtype"]))
 
 
-def load(run: str | os.PathLike[str], *, pin: bool = True) -> Library:
+def load(run: str | os.PathLike[str], *, pin: bool = True) -> Library | ShapedLibrary:
     """The verified library of a run folder, on this machine.
 
     The first call in a thread starts TVM's pool there, with the target's threads. With `pin`
@@ -78,7 +83,9 @@ def load(run: str | os.PathLike[str], *, pin: bool = True) -> Library:
     folder = Path(run)
     certificate = read_object(folder / CERTIFICATE, "run `tensorese compile` on the folder first")
     try:
-        signature = Signature.from_dict(certificate["signature"])
+        rows = certificate.get("signatures") or [certificate["signature"]]
+        signatures = [Signature.from_dict(row) for row in rows]
+        signature = signatures[0]
         wanted = str(certificate["library"]["sha256"])
         str(json.loads(signature.target)["kind"])
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
@@ -91,7 +98,7 @@ def load(run: str | os.PathLike[str], *, pin: bool = True) -> Library:
     if sha256(path) != wanted:
         raise DeployError(f"{path} is not the library its certificate verified; compile again")
     try:
-        return Library(path, signature, pin=pin)
+        library = Library(path, signature, pin=pin)
     except TensoreseError:
         raise
     except Exception as error:  # TVM's errors have no common root
@@ -99,6 +106,9 @@ def load(run: str | os.PathLike[str], *, pin: bool = True) -> Library:
         raise DeployError(
             f"{path} must be a library for this TVM and machine, but {line}; compile again"
         ) from None
+    if len(signatures) == 1:
+        return library
+    return ShapedLibrary([library, *(library.at(other) for other in signatures[1:])])
 
 
 class Library:
@@ -110,7 +120,6 @@ class Library:
 
     def __init__(self, path: Path, signature: Signature, *, pin: bool = True) -> None:
         self.path = path
-        self.signature = signature
         kind = str(json.loads(signature.target)["kind"])
         self.pool = Pool(Target.from_json(signature.target).threads, pin=pin and kind == "llvm")
         tvm = import_tvm(kind)
@@ -123,11 +132,21 @@ class Library:
         self.huge = fresh.huge
         """Bytes on huge pages."""
         self._place = (self.device.dlpack_device_type(), 0)
-        self._ran = False
-        self._main = self.machine["main"]
         self._ffi: Any = __import__("tvm_ffi")
-        self._staged: dict[str, Any] = {}
         self._lock = threading.Lock()
+        self._take(signature)
+
+    def _take(self, signature: Signature) -> None:
+        self.signature = signature
+        self._main = self.machine[signature.entry]
+        self._ran = False
+        self._staged: dict[str, Any] = {}
+
+    def at(self, signature: Signature) -> Library:
+        """Another shape of the same library: the same machine and weights."""
+        other = copy.copy(self)
+        other._take(signature)
+        return other
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self.signature.inputs))
@@ -223,6 +242,38 @@ class Library:
         if self._place[0] == 1 and output.dtype != "bfloat16":
             return np.from_dlpack(output)
         return output.numpy()
+
+
+class ShapedLibrary:
+    """A library for several shapes: each call goes to the one that its inputs have.
+
+    `shapes` are the libraries of one shape, in the order they were asked for.
+    """
+
+    def __init__(self, shapes: Sequence[Library]) -> None:
+        self.shapes = tuple(shapes)
+        self.path = self.shapes[0].path
+
+    def __repr__(self) -> str:
+        return f"ShapedLibrary({', '.join(map(repr, self.shapes))})"
+
+    def __call__(self, *values: Any, **named: Any) -> Any:
+        first = self.shapes[0]
+        inputs = first._in_order(values, named) if named else list(values)
+        got = [tuple(getattr(value, "shape", ())) for value in inputs]
+        for library in self.shapes:
+            if got == [one.shape for one in library.signature.inputs]:
+                return library(*inputs)
+        takes = " or ".join(f"({_extents(one)})" for one in self.shapes)
+        given = ", ".join("x".join(map(str, shape)) or "scalar" for shape in got)
+        raise DeployError(
+            f"inputs must have one of the shapes {takes}, but got ({given}); tune with that shape "
+            "among them, or pad to one of these"
+        )
+
+
+def _extents(library: Library) -> str:
+    return ", ".join(str(one).rpartition(" ")[0] for one in library.signature.inputs)
 
 
 def _many(results: Any) -> bool:

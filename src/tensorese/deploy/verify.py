@@ -167,7 +167,7 @@ def _same_kernels(built: Built, arena: Arena) -> str:
         return "untuned"
     path = arena.scratch / f"{_SAME_KERNELS}.so"
     build_library(built.prepared, built.run.target, path)
-    arena.add(_SAME_KERNELS, built.contender(path))
+    arena.add(_SAME_KERNELS, built.contender(path, entry="main"))
     return _SAME_KERNELS
 
 

@@ -65,10 +65,10 @@ class RpcMeasurer(Farm):
     @property
     def servers(self) -> int:
         """Devices that the tracker had at the last query."""
-        return self._director.servers if isinstance(self._director, _RpcDirector) else 0
+        return self._director.servers if isinstance(self._director, RpcDirector) else 0
 
     def _make_director(self) -> Director:
-        return _RpcDirector(self, self.fleet)
+        return RpcDirector(self, self.fleet)
 
 
 @dataclass
@@ -85,7 +85,7 @@ class _Trouble:
         return self.drops + self.hangs
 
 
-class _RpcDirector(Director):
+class RpcDirector(Director):
     run_role = "rpc"
 
     def __init__(self, farm: RpcMeasurer, fleet: FleetConfig) -> None:

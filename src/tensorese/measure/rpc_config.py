@@ -69,6 +69,9 @@ class FleetConfig:
     def address(self) -> str:
         return f"{self.host}:{self.port}"
 
+    def __str__(self) -> str:
+        return f"devices {self.key!r} of the tracker at {self.address}"
+
     def session_secs(self, config: FarmConfig) -> float:
         """When the server itself ends a session: our own limits come first if we are alive."""
         return self.connect_timeout + config.run_timeout + SESSION_GRACE

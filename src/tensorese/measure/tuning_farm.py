@@ -47,6 +47,12 @@ _PATIENCE = ((8, 8.0, 2.0), (3, 16.0, 6.0))
 """Of so many known builds, so many times the median is allowed, and at least so many seconds."""
 
 
+def as_finalist(config: FarmConfig) -> Message:
+    """What a run of a finalist is asked otherwise: longer timing, verification."""
+    strict = dataclasses.asdict(STRICT) | {"cache": config.timing.cache}
+    return {"timing": json.loads(json.dumps(strict)), "verify": "all"}
+
+
 class TuningFarm(Farm):
     """A `Farm` that can be held."""
 
@@ -187,6 +193,5 @@ class TuningDirector(Director):
     def _run_message(self, job: Job, best: float) -> Message:
         message = super()._run_message(job, best)
         if job.candidate.origin == FINALIST:
-            strict = dataclasses.asdict(STRICT) | {"cache": self.config.timing.cache}
-            message |= {"timing": json.loads(json.dumps(strict)), "verify": "all"}
+            message |= as_finalist(self.config)
         return message

@@ -25,7 +25,7 @@ from tensorese.arrays import Floats32
 from tensorese.features.base import Ragged, feature_set
 from tensorese.features.lowered import COARSE, COLUMNS
 from tensorese.models.base import LOWEST, Model, Tensors
-from tensorese.models.network import TorchNetwork
+from tensorese.models.network import TorchNetwork, built
 
 BLOCK_ROWS = 8192
 """Padded rows at once when scoring: what a layer gives for them stays in a CPU's caches."""
@@ -227,11 +227,11 @@ class StoreModel(Model):
     def build(
         cls, platforms: tuple[str, ...], section: Mapping[str, Any], tensors: Tensors
     ) -> Self:
-        model = cls.new(cls.config_class(**section), platforms)
-        state = {name: torch.from_numpy(t.astype(np.float32)) for name, t in tensors.items()}
-        model.network.load_state_dict(state)
-        model.network.eval()
-        return model
+        config = cls.config_class(**section)
+        repeated = sum(int(getattr(config, name, 0)) for name in ("blocks", "steps"))
+        network = built(lambda: cls.new(config, platforms).network, tensors, repeated)
+        network.eval()
+        return cls(network)
 
 
 def blocks(counts: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from tensorese.identity import workload_of
@@ -32,6 +34,20 @@ def tasks_of(
     open_ = [task for task in extracted if not is_transform(task.dispatched[0])]
     tasks = [_task(tvm, task, target) for task in open_]
     return sorted(tasks, key=lambda task: (-task.weight * task.flops, task.name))
+
+
+def tasks_of_all(
+    networks: Sequence[Network], target: str, *, prepack: bool = True, winograd: bool = False
+) -> list[Task]:
+    """The tasks of a network at several shapes; what they have in common is there once, with the
+    weights of all."""
+    together: dict[str, Task] = {}
+    for network in networks:
+        for task in tasks_of(network, target, prepack=prepack, winograd=winograd):
+            before = together.get(task.workload.id)
+            weight = task.weight + (before.weight if before else 0)
+            together[task.workload.id] = replace(task, weight=weight)
+    return sorted(together.values(), key=lambda task: (-task.weight * task.flops, task.name))
 
 
 def _task(tvm: Any, extracted: Any, target: str) -> Task:

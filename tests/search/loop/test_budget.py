@@ -41,7 +41,7 @@ def test_finalists_get_another_turn_while_compiling_still_fits() -> None:
     tasks = [progress(10.0)]  # 25 s to compile and two builds of a second each
     assert budget(3, ago=150).time_for_a_turn(tasks)
     assert not budget(3, ago=156).time_for_a_turn(tasks)
-    assert budget(3, ago=156, compiles=False).time_for_a_turn(tasks)
+    assert budget(3, ago=156, compiles=0).time_for_a_turn(tasks)
 
 
 def test_a_clock_that_is_set_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

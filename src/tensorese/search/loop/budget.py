@@ -27,7 +27,8 @@ class Budget:
     started: float
     earlier: float
     """Seconds of earlier sittings."""
-    compiles: bool = True
+    compiles: int = 1
+    """Shapes that the library is compiled, verified and timed for; 0 where none is built."""
     preparing: float = 0.0
     """Seconds that reading the network and finding its tasks took."""
     builders: int = 2
@@ -76,7 +77,7 @@ class Budget:
         if not self.compiles:
             return 0.0
         builds = _builds(tasks) * (1 / self.builders if self.side_by_side else 2)
-        return _PREPARED * self.preparing + builds + _COMPILE_SECS
+        return _PREPARED * self.preparing + builds + _COMPILE_SECS * self.compiles
 
     def time_for_a_turn(self, tasks: Sequence[Progress]) -> bool:
         """Whether finalists may be timed once more."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tensorese.measure.base import FINALIST, Candidate, Measurer
 from tensorese.records.nouns import Measurement, Status
 
-_DISQUALIFIED = (Status.INVALID, Status.BUILD_ERROR, Status.RUN_ERROR, Status.WRONG_OUTPUT)
+DISQUALIFIED = (Status.INVALID, Status.BUILD_ERROR, Status.RUN_ERROR, Status.WRONG_OUTPUT)
 _NEAR = 1.25  # times the best: what was slower than that was not unlucky
 
 
@@ -88,7 +88,7 @@ def best_of(
     standing = []
     for first in chosen:
         again = turns.get(first.program.id, ())
-        if any(m.status in _DISQUALIFIED for m in again):
+        if any(m.status in DISQUALIFIED for m in again):
             continue
         timed = [m for m in again if m.status is Status.OK]
         times = tuple(m.latency for m in timed)

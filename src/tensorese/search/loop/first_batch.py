@@ -58,13 +58,13 @@ class Learnt:
         return fastest
 
 
-def first_rows(stores: Sequence[Store], learnt: Learnt) -> Seeds:
+def first_rows(stores: Sequence[Store | Learnt], learnt: Learnt) -> Seeds:
     """Half a first batch from earlier records, a quarter from tasks of this run like it."""
 
     def find(state: TaskState, n: int) -> list[Proposal]:
         stored: list[Proposal] = []
         for store in stores:
-            stored += seeds(state, store, round(_FROM_STORES * n) - len(stored))
+            stored += seeds(state, cast(Store, store), round(_FROM_STORES * n) - len(stored))
         others = cast(Store, learnt)
         relatives = seeds(state, others, round(_FROM_RELATIVES * n))
         places = {(p.sketch, p.row) for p in stored}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +13,11 @@ from tensorese.records.nouns import Platform, Program
 from tensorese.records.run_entries import BestProgram
 from tensorese.records.run_folder import BEST, RunFolder
 from tensorese.records.store import Store
+from tensorese.records.user_store import UserStore
 from tensorese.search.contracts import Proposal, Ranker
 from tensorese.search.loop.config import TuneConfig, TuneError
 from tensorese.search.loop.events import Announcer, Callback, Ended, Started
+from tensorese.search.loop.reuse import Reuse
 from tensorese.search.loop.task import TuningTask, Untunable
 from tensorese.search.loop.tune_tasks import RunOutcome, head_of, select
 from tensorese.search.proposers.by_name import WRITING
@@ -98,10 +100,12 @@ def choose_instantly(
     proposer: str = "evolution",
     callbacks: Iterable[Callback] = (),
     started: float | None = None,
+    store: UserStore | None = None,
 ) -> RunOutcome:
     """A run folder with a program for every task that has one, as `tune_tasks` leaves it.
 
-    What an earlier sitting measured stays. A later one with trials goes on in the same folder.
+    What an earlier sitting measured stays, and what other runs left in `store` needs no model. A
+    later sitting with trials goes on in the same folder.
     """
     begun = time.monotonic() if started is None else started
     settings = {
@@ -118,6 +122,7 @@ def choose_instantly(
     announcer = Announcer(callbacks)
     earlier = folder.earlier_secs
     try:
+        Reuse.begin(store, folder, ours, platform, announcer.on_note)
         announcer.on_start(_started(folder, ours))
         entries = folder.optional(BEST) if folder.trials else {}
         shortlist = Shortlist(judges, seed=config.seed)
@@ -165,7 +170,7 @@ def _best_of(
     """The first of the shortlist that TVM accepts; None where the task keeps its plain kernel."""
     why = ""
     try:
-        for proposal in shortlist.of(task.state)[:_TRIES]:
+        for proposal in _likely(task, shortlist):
             program, why = _scheduled(task, proposal)
             if program is not None:
                 return BestProgram(
@@ -183,6 +188,11 @@ def _best_of(
     task.progress.over = f"not tuned: {why or 'nobody proposed a program'}"
     say(f"{task.task.name} keeps its untuned kernel: {why or 'nobody proposed a program'}")
     return None
+
+
+def _likely(task: TuningTask, shortlist: Shortlist) -> Iterator[Proposal]:
+    yield from task.again()
+    yield from shortlist.of(task.state)[:_TRIES]
 
 
 def _scheduled(task: TuningTask, proposal: Proposal) -> tuple[Program | None, str]:

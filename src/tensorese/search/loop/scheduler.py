@@ -22,6 +22,8 @@ _WINDOW = 32  # trials over which recent improvement is looked at
 _GFLOPS, _GBYTES = 20e9, 5e9  # guesses until something was measured
 _NEGLIGIBLE = 0.005
 _SMALL_BATCH = 4
+AGAIN = 3
+"""Programs of other runs that are measured again, of each task that they know."""
 
 
 @dataclass
@@ -45,6 +47,12 @@ class Progress:
     """(trials, best) after every batch."""
     over: str = ""
     """Why it gets no more trials; empty while it may."""
+    earlier: int = 0
+    """Trials of other runs, whose best programs are measured first."""
+    earlier_secs: float = 0.0
+    """Wall-clock that those took."""
+    known: float = math.inf
+    """The best latency of those, as it was then."""
 
     def add(self, measurements: Sequence[Measurement]) -> None:
         for measurement in measurements:
@@ -63,7 +71,8 @@ class Progress:
     @property
     def share(self) -> float:
         """Seconds of a network's run spent here, known or guessed."""
-        return self.weight * (self.best if self.valid else self.guess())
+        likely = self.known if self.earlier else self.guess()
+        return self.weight * (self.best if self.valid else likely)
 
     def guess(self, gflops: float = _GFLOPS) -> float:
         return max(self.flops / gflops, self.bytes / _GBYTES)
@@ -117,7 +126,8 @@ class Scheduler:
         if not task.valid:  # nothing ran yet: still optimistic, less each time
             return _UNTUNED * task.share / (1 + task.trials) / cost
         behind = max(0.0, task.best - self._similar(task))
-        expected = (_DOUBLING * task.best + _CATCHING_UP * behind) / task.trials
+        expected = _DOUBLING * task.best + _CATCHING_UP * behind
+        expected /= task.trials + task.earlier
         return task.weight * max(0.5 * task.recent(), expected) / cost
 
     def size(self, index: int) -> int:
@@ -125,6 +135,8 @@ class Scheduler:
         task = self.tasks[index]
         total = sum(other.share for other in self.tasks) or 1.0
         size = self.batch if task.trials else self.first
+        if task.earlier and not task.trials:
+            return min(size, AGAIN)
         if task.share / total < _NEGLIGIBLE:
             size = min(size, _SMALL_BATCH)
         if len(self.active) == 1:

@@ -13,6 +13,7 @@ from tensorese.search.contracts import Proposal, Proposer, TaskState
 from tensorese.search.loop.config import TuneError
 from tensorese.search.loop.events import TaskLine
 from tensorese.search.loop.scheduler import Progress
+from tensorese.search.proposers.warm_start import own_rows
 from tensorese.space.replay import SCHEDULE_ERRORS
 from tensorese.space.space import task_space
 from tensorese.space.tiles import SpaceError
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 Seeds = Callable[[TaskState, int], list[Proposal]]
 """Up to so many rows worth trying first, from earlier runs."""
 
+ORIGIN = "known"
+"""Of a program that another run found."""
 _WIDTHS = {"float64": 8, "int64": 8, "float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1, "bool": 1}
 
 
@@ -45,6 +48,8 @@ class TuningTask:
             bytes=sum(math.prod(a.shape) * _width(a.dtype) for a in task.workload.args),
         )
         self.measurements: list[Measurement] = []
+        self.known: Sequence[Program] = ()
+        """The best of other runs, the fastest first."""
         self._state: TaskState | None = None
 
     @property
@@ -79,7 +84,7 @@ class TuningTask:
     def propose(self, n: int, proposer: Proposer, first_rows: Seeds) -> list[Proposal]:
         """Rows for the task's next batch, promised; none when the space is exhausted."""
         state = self.state
-        proposals = [] if self.proposed else first_rows(state, n)[:n]
+        proposals = [] if self.proposed else self.again()[:n] or first_rows(state, n)[:n]
         state.promise(proposals)
         if len(proposals) < n:
             state.batch = self.proposed
@@ -88,6 +93,10 @@ class TuningTask:
             proposals.extend(more)
         self.proposed += 1
         return proposals
+
+    def again(self) -> list[Proposal]:
+        """What other runs found best."""
+        return own_rows(self.state, self.known, ORIGIN)
 
     def place(self, rows: Sequence[PendingRow]) -> list[Proposal]:
         """Rows of an interrupted batch, found again by the ids of their sketches."""

@@ -19,23 +19,21 @@ from tensorese.records.nouns import Platform
 from tensorese.records.run_entries import RunHead
 from tensorese.records.run_folder import RunFolder
 from tensorese.records.store import Store
+from tensorese.records.user_store import UserStore
 from tensorese.search.contracts import Proposer, Ranker
 from tensorese.search.loop.budget import Budget
 from tensorese.search.loop.config import TuneConfig, TuneError
 from tensorese.search.loop.events import Announcer, Callback
 from tensorese.search.loop.finalists import Winner
+from tensorese.search.loop.reuse import Reuse, tools_of
 from tensorese.search.loop.task import TuningTask
 from tensorese.search.loop.tuner import Tuner
 from tensorese.search.proposers.by_name import DEFAULT, proposer_named
 from tensorese.search.rankers.build_cost import BuildCostRanker
 from tensorese.targets import Target
-from tensorese.tvm_env import toolchain_of
 
 if TYPE_CHECKING:
     from tensorese.records.task import Task
-
-# What must be the same for measurements of two sittings to be comparable.
-_TOOLS = ("tvm", "tvm_ffi", "llvm", "lowering", "cuda")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,16 +71,20 @@ def tune_tasks(
     started: float | None = None,
     proposer: str | Proposer = DEFAULT,
     records: Sequence[Store] = (),
-    compiles: bool = False,
+    compiles: int = 0,
     preparing: float = 0.0,
     peak_gflops: float | None = None,
+    store: UserStore | None = None,
+    device: str = "",
 ) -> RunOutcome:
     """Tunes or goes on tuning. The measurer journals into the run's store.
 
-    `started` is when the process began, on `time.monotonic`'s clock, `compiles` says that a
-    library is built afterwards (time is left for it, by how long `preparing` the network took),
-    `records` are of earlier runs, `peak_gflops` is the machine's. A `proposer` by name is guided
-    by `ranker`; one that is an object has a ranker of its own.
+    `started` is when the process began, on `time.monotonic`'s clock, `compiles` for how many shapes
+    a library is built afterwards (time is left for it, by how long `preparing` the network took),
+    `records` are of earlier runs, `peak_gflops` is the machine's. A `proposer` by name is guided by
+    `ranker`; one that is an object has a ranker of its own. What other runs left in `store` is not
+    tuned again, and what this one finds is added to it. `device` says where programs are timed, if
+    not here.
     """
     if target.is_cpu:
         ranker = BuildCostRanker(ranker)
@@ -94,7 +96,12 @@ def tune_tasks(
         platform=platform,
         model=model,
         network=network,
-        config={**config.to_dict(), "ranker": ranker.name, "proposer": proposer.name},
+        config={
+            **config.to_dict(),
+            "ranker": ranker.name,
+            "proposer": proposer.name,
+            **({"device": device} if device else {}),
+        },
         peak_gflops=peak_gflops,
     )
     chosen = select(tasks, config.tasks)
@@ -102,8 +109,10 @@ def tune_tasks(
     announcer = Announcer(callbacks)
     try:
         measurer.journal = folder.store
+        ours = [TuningTask(task, platform) for task in chosen]
+        reuse = Reuse.begin(store, folder, ours, platform, announcer.on_note)
         tuner = Tuner(
-            [TuningTask(task, platform) for task in chosen],
+            ours,
             folder=folder,
             measurer=measurer,
             config=config,
@@ -119,9 +128,12 @@ def tune_tasks(
             ),
             records=records,
             announcer=announcer,
+            reuse=reuse,
         )
         with _interruptible(tuner, announcer):
             winners = tuner.run()
+        if tuner.measured or folder.earlier_state != "finished":
+            reuse.add_to(store, folder, ours, winners, announcer.on_note)
     finally:
         folder.close()
     return RunOutcome(
@@ -151,7 +163,7 @@ def head_of(
         target=target.to_json(),
         platform=platform.name,
         tasks=[_described(task) for task in tasks],
-        toolchain=_tools(target),
+        toolchain=tools_of(target),
         config=config,
         environment=environment(),
         peak_gflops=peak_gflops,
@@ -190,11 +202,6 @@ def _described(task: Task) -> dict[str, Any]:
         "flops": task.flops,
         "shapes": ["x".join(map(str, arg.shape)) for arg in task.workload.args],
     }
-
-
-def _tools(target: Target) -> dict[str, str]:
-    toolchain = toolchain_of(target.kind)
-    return {name: toolchain[name] for name in _TOOLS if name in toolchain}
 
 
 def environment() -> dict[str, Any]:

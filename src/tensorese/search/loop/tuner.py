@@ -30,6 +30,7 @@ from tensorese.search.loop.config import TuneConfig, TuneError
 from tensorese.search.loop.events import Announcer, BatchDone, Ended
 from tensorese.search.loop.finalists import Winner, affordable, leaders, remeasure
 from tensorese.search.loop.first_batch import Learnt, first_rows
+from tensorese.search.loop.reuse import Reuse, check_known, counted
 from tensorese.search.loop.scheduler import Scheduler
 from tensorese.search.loop.task import TuningTask, Untunable
 
@@ -71,6 +72,7 @@ class Tuner:
         budget: Budget,
         records: Sequence[Store] = (),
         announcer: Announcer | None = None,
+        reuse: Reuse | None = None,
     ) -> None:
         self.tasks = list(tasks)
         self.folder = folder
@@ -79,7 +81,8 @@ class Tuner:
         self.proposer = proposer
         self.budget = budget
         self.learnt = Learnt()
-        self.first_rows = first_rows(records, self.learnt)
+        self.reuse = reuse or Reuse()
+        self.first_rows = first_rows([*records, self.reuse.everything], self.learnt)
         self.announcer = announcer or Announcer([])
         self.scheduler = Scheduler(
             [task.progress for task in self.tasks],
@@ -165,19 +168,40 @@ class Tuner:
         trials = self._trials()
         left = self.budget.trials_left(trials)
         secs = self.budget.secs_left(self.scheduler.tasks)
+        spared, spared_secs = self._spared()
+        if (spared and left <= spared) or (secs is not None and 0 < spared_secs >= secs):
+            self.stopped = "earlier runs did the rest"
+            return False
         if left == 0 or (secs is not None and secs <= self._landing_secs()):
             self.stopped = "all trials used" if left == 0 else "time is up"
             return False
-        index = self.scheduler.pick({flight.task for flight in self.in_flight})
+        busy = {flight.task for flight in self.in_flight}
+        unvisited = self._unvisited()
+        if self.reuse.tasks and unvisited and unvisited <= busy:
+            return False  # their first results say whether there is anything left to do
+        index = self.scheduler.pick(busy)
         if index is None:
             if not self.in_flight:
                 self.stopped = "nothing left to try"
             return False
         task = self.tasks[index]
-        proposals = self._propose(task, min(left, self.scheduler.size(index)))
+        proposals = self._propose(task, min(left - spared, self.scheduler.size(index)))
         if proposals:
             self._submit(index, proposals)
         return True  # else the task is over: ask for another
+
+    def _spared(self) -> tuple[int, float]:
+        """Trials and seconds that other runs spent on these tasks and that count to the limits,
+        once every task was visited."""
+        if self._unvisited():
+            return 0, 0.0
+        trials, secs = self.config.trials or 0, self.config.limit_secs or 0.0
+        return counted(self.scheduler.tasks, trials, secs)
+
+    def _unvisited(self) -> set[int]:
+        """Tasks without a result yet."""
+        tasks = self.scheduler.tasks
+        return {i for i, task in enumerate(tasks) if not (task.trials or task.over)}
 
     def _landing_secs(self) -> float:
         """What is in flight, and one more batch, will take to come back."""
@@ -276,6 +300,7 @@ class Tuner:
         self.tasks[index].add(results)
         self.learnt.add(results)
         self.scheduler.learn(index, results)
+        check_known(self.tasks[index])
         self.proposer.update(results)
 
     def _line(self, flight: _Flight, results: Sequence[Measurement]) -> dict[str, Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
 
 from tensorese.arrays import Ints
-from tensorese.records.nouns import Measurement, Status, Workload
+from tensorese.records.nouns import Measurement, Program, Status, Workload
 from tensorese.records.store import Store
 from tensorese.search.contracts import DecisionRow, Proposal, TaskState
 from tensorese.search.proposers.refit import refit_row, same_make
@@ -37,6 +38,16 @@ def seeds(state: TaskState, store: Store, n: int, *, seed: int = 0) -> list[Prop
         Proposal(sketch=sketch, row=row, origin=origin)
         for (sketch, row), origin in list(origins.items())[:n]
     ]
+
+
+def own_rows(state: TaskState, programs: Sequence[Program], origin: str) -> list[Proposal]:
+    """The rows of programs of this very task that are legal and new to it."""
+    origins: Origins = {}
+    for program in programs:
+        place = state.place(program)
+        if place is not None:
+            _take(state, place[0], np.array(place[1], dtype=np.int64), origin, origins)
+    return [Proposal(sketch=sketch, row=row, origin=origin) for sketch, row in origins]
 
 
 def has_relative(state: TaskState, store: Store) -> bool:
