@@ -15,30 +15,30 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Lines of Python by room of src/tensorese; `modules` are the files beside the rooms.
 ROOMS = {
-    "cli": 2560,
-    "collect": 3200,
-    "deploy": 2830,
-    "evaluation": 960,
-    "features": 2830,
-    "integrations": 430,
+    "cli": 2790,
+    "collect": 3220,
+    "deploy": 3080,
+    "evaluation": 1320,
+    "features": 2870,
+    "integrations": 420,
     "language": 2610,
-    "iterate": 1900,
+    "iterate": 1870,
     "lowering": 510,
-    "measure": 5420,
-    "models": 2300,
-    "modules": 1060,
-    "onboard": 500,
-    "records": 3240,
-    "report": 850,
-    "search": 4310,
-    "space": 3500,
-    "training": 3260,
-    "workloads": 5330,
+    "measure": 5540,
+    "models": 3470,
+    "modules": 1120,
+    "onboard": 490,
+    "records": 3620,
+    "report": 1470,
+    "search": 4680,
+    "space": 3520,
+    "training": 4060,
+    "workloads": 5500,
 }
-LINES = {"src": 47_400, "benchmarks": 7_300, "tests": 28_700}
+LINES = {"src": 52_100, "benchmarks": 9_500, "tests": 32_900}
 
 # Bytes; docs without docs/log.
-BYTES = {"benchmarks/results": 4_360_000, "docs": 136_000, "tracked files": 46_000_000}
+BYTES = {"benchmarks/results": 4_360_000, "docs": 156_000, "tracked files": 48_500_000}
 
 
 def tracked(root: Path) -> list[str]:
