@@ -19,6 +19,7 @@ from tensorese.records.store import Store
 
 pytestmark = pytest.mark.null
 
+FILES = ("model.safetensors", "config.json", "card.md")
 QUICK = ["--set", "width=16", "--set", "heads=2", "--set", "epochs=2", "--set", "members=1"]
 QUICK += ["--device", "cpu"]
 
@@ -50,7 +51,7 @@ def _refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def test_train_writes_a_model_folder(model: Path) -> None:
-    assert {p.name for p in model.iterdir()} == {"model.safetensors", "config.json", "card.md"}
+    assert {p.name for p in model.iterdir()} == {*FILES, "curve.jsonl"}
     config = json.loads((model / "config.json").read_text())
     assert config["kind"] == "mtl-tlp" and config["platforms"] == ["fast", "slow"]
     assert config["section"]["spec"]["physics"] is False  # the language alone

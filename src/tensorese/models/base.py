@@ -173,7 +173,7 @@ def save_model(
     """Everything is written aside first: what was there before stays whole until all of it is."""
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
-    tensors = {name: np.ascontiguousarray(t) for name, t in model.tensors(half=half).items()}
+    tensors = {name: np.asarray(t, order="C") for name, t in model.tensors(half=half).items()}
     aside = {name: path / f".{name}.{os.getpid()}" for name in (WEIGHTS, CARD, CONFIG)}
     save_file(tensors, aside[WEIGHTS])
     digest = hashlib.sha256(aside[WEIGHTS].read_bytes()).hexdigest()
@@ -221,14 +221,8 @@ def load_model(folder: str | os.PathLike[str]) -> Model:
     path = Path(folder)
     config = read_config(path)
     tensors = _read_weights(path, config)
+    _check_definition(path, config)
     try:
-        theirs = config["features"]
-        # Before the weights: those of another definition need not fit this program's network. What
-        # a matrix holds is a setting of the model.
-        if theirs["name"] in features.feature_sets():
-            ours = features.feature_set(theirs["name"])
-            if ours.shape != "matrix":
-                _check_features(path, theirs, ours)
         cls = model_class(config["kind"])
         model = cls.build(tuple(config["platforms"]), config["section"], tensors)
         card = dict(config["card"])
@@ -242,6 +236,22 @@ def load_model(folder: str | os.PathLike[str]) -> Model:
     _check_features(path, config["features"], model.needs)
     model.hash = str(config["weights_sha256"])[:8]
     return model
+
+
+def _check_definition(path: Path, config: Mapping[str, Any]) -> None:
+    """Before the weights are used: those of another definition need not fit this program's network.
+    What a matrix holds is a setting of the model."""
+    theirs = config.get("features")
+    if not isinstance(theirs, dict) or not {"name", "version"} <= theirs.keys():
+        raise ModelError(
+            f"{CONFIG} must describe one model, features by name and version, but {path} says "
+            f"{str(theirs)[:40]!r}; restore it from a copy"
+        )
+    name = theirs["name"]
+    if isinstance(name, str) and name in features.feature_sets():
+        ours = features.feature_set(name)
+        if ours.shape != "matrix":
+            _check_features(path, theirs, ours)
 
 
 def _check_features(path: Path, theirs: Mapping[str, str], ours: FeatureSet) -> None:

@@ -88,5 +88,5 @@ def summed(x_BSD: Tensor, mask_BS: Tensor) -> Tensor:
 
 
 def check_heads(width: int, heads: int) -> None:
-    if width % heads:
+    if heads < 1 or width % heads:
         raise ValueError(f"width must be a multiple of heads, got {width}, {heads}")
