@@ -108,6 +108,8 @@ def one_task(
             finished = group.rows[np.isfinite(group.scores)]
             unique = np.unique(finished, axis=0)
             legal = unique[state.computed(group.sketch).legal(unique)]
+            # As every proposer does: what only TVM can decide is asked at the end.
+            legal = legal[space.sketches[group.sketch].legal(legal)]
             counts["drawn"] += len(group.rows)
             counts["dead"] += len(group.rows) - len(finished)
             counts["illegal"] += len(unique) - len(legal)

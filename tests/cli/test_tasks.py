@@ -60,7 +60,7 @@ def test_what_libraries_print_stays_off_the_terminal(
         os.write(2, b"Warning: from C++\n")
         return []
 
-    monkeypatch.setattr("tensorese.workloads.tasks_of", extracted)
+    monkeypatch.setattr("tensorese.workloads.tasks_of_all", extracted)
     assert run(["tasks", "zoo:dcgan"]) == 0
     printed = capfd.readouterr()
     assert printed.err == "" and printed.out.splitlines()[-1].startswith("dcgan: 0 tasks")
