@@ -55,8 +55,8 @@ MUTANTS = (
     Mutant(
         "masks",
         "training/losses.py",
-        "other = gain.masked_fill(~valid_GN, _NEVER)",
-        "other = gain",
+        "scores = scores_GN.masked_fill(~valid_GN, -1e4)  # far",
+        "scores = scores_GN  # far",
         LOSSES,
     ),
     Mutant(

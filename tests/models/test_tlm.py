@@ -156,6 +156,13 @@ def test_sketches_are_judged_by_their_prompts_alone() -> None:
     assert both[0] != both[1]
 
 
+def test_a_shorter_prompt_beside_a_longer_one_reads_no_padding() -> None:
+    model = micro_writer()
+    long = model.prompt(grammar(), "toy")
+    alone, beside = (model.sketch_scores(prompts) for prompts in ([long[:-4]], [long[:-4], long]))
+    np.testing.assert_allclose(beside[:1], alone, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("bad", [{"temperature": -1.0}, {"top_k": -1}, {"top_p": 0.0}])
 def test_sampling_that_cannot_be_is_refused(bad: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="temperature and top_k must not be negative"):

@@ -118,6 +118,17 @@ def left_over(mark: str, within: float = 10.0) -> list[int]:
         time.sleep(0.1)
 
 
+def _state(pid: int) -> str:
+    """What it is and what it waits for."""
+    with contextlib.suppress(OSError):
+        place = Path(f"/proc/{pid}")
+        words = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        state = (place / "stat").read_text().rpartition(")")[2].split()
+        waits = (place / "wchan").read_text()
+        return f"{words[-60:].strip()} ({state[0]}, child of {state[1]}, {waits})"
+    return "gone since"
+
+
 @dataclass
 class Ledger:
     """What a store has shown so far; checked again after every kill."""
@@ -155,13 +166,14 @@ def _judge(
     outcome: Outcome, one: Sitting, ledger: Ledger, phase: str, acknowledged: int = 0
 ) -> None:
     left = left_over(one.mark)
+    states = [_state(pid) for pid in left]
     for pid in left:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
     if one.faults:
         outcome.count("tracebacks", f"{one.faults}, killed while {phase}")
     elif left:
-        outcome.count("hangs", f"{len(left)} processes stayed, killed while {phase}")
+        outcome.count("hangs", f"stayed, killed while {phase}: {'; '.join(states)}")
     elif ledger.check(outcome, phase, acknowledged):
         outcome.count()
 

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from tensorese.training.labels import OCTAVES
 
-_NEVER = 1e9
 _FAR = 10.0  # octaves: slower than that is as slow
 
 
@@ -25,7 +24,7 @@ def lambda_rank(scores_GN: Tensor, labels_GN: Tensor, valid_GN: Tensor, top: int
     `top` counts places below it as worthless: only pairs that reach the first `top` matter.
     """
     labels = labels_GN.masked_fill(~valid_GN, 0.0)
-    scores = scores_GN.masked_fill(~valid_GN, -1e4)
+    scores = scores_GN.masked_fill(~valid_GN, -1e4)  # far below: such a pair costs nothing
     rank = torch.argsort(torch.argsort(scores.detach(), dim=-1, descending=True), dim=-1)
     discount = 1.0 / torch.log2(2.0 + rank)
     if top:
@@ -36,8 +35,7 @@ def lambda_rank(scores_GN: Tensor, labels_GN: Tensor, valid_GN: Tensor, top: int
     gain = gain / (ideal / places).sum(-1, keepdim=True).clamp(min=1e-9)
     weight = (discount[..., :, None] - discount[..., None, :]).abs()
     # A pair counts where the first is better: there the gain difference is positive.
-    other = gain.masked_fill(~valid_GN, _NEVER)
-    weight = weight * (gain[..., :, None] - other[..., None, :]).clamp(min=0.0)
+    weight = weight * (gain[..., :, None] - gain[..., None, :]).clamp(min=0.0)
     cost = F.softplus(scores[..., None, :] - scores[..., :, None])
     return (cost * weight).sum() / max(scores.shape[-2], 1)
 

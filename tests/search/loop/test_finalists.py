@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tensorese.search.loop.finalists import affordable
+from measurements_support import matmul_measurement
+from tensorese.search.loop.finalists import affordable, best_of
 
 pytestmark = pytest.mark.null
 
@@ -27,3 +28,18 @@ def test_first_come_tasks_with_a_choice_by_what_they_cost_the_network() -> None:
     assert chosen(4, a=1.0, b=2.0, c=9.0) == {"b": B}
     assert chosen(4, a=3.0, b=2.0, c=9.0) == {"a": A}
     assert chosen(0, a=3.0, b=2.0, c=9.0) == {}
+
+
+def test_the_lowest_median_wins_not_one_lucky_turn() -> None:
+    lucky, steady = (matmul_measurement(decisions=(n, 8, 16)) for n in (4, 8))
+
+    def turns(n: int, *secs: float) -> list[Any]:
+        return [matmul_measurement(decisions=(n, 8, 16), secs=(s,)) for s in secs]
+
+    again = {
+        lucky.program.id: turns(4, 1e-3, 5e-3, 6e-3),
+        steady.program.id: turns(8, 2e-3, 3e-3, 4e-3),
+    }
+    winner = best_of([lucky, steady], again)
+    assert winner is not None
+    assert winner.measurement.program.id == steady.program.id and winner.latency == 3e-3
