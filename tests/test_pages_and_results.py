@@ -58,15 +58,16 @@ def test_result_files_are_named_by_a_page() -> None:
 
 
 def test_results_are_in_a_folder_of_their_benchmark() -> None:
-    """`benchmarks/results/SCRIPT/MACHINE.suffix`; a command of the package may stand for SCRIPT."""
+    """`benchmarks/results/SCRIPT/MACHINE.suffix`; or a command of the package, or a tool."""
     makers = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
     makers |= {path.stem for path in (ROOT / "src" / "tensorese" / "cli").glob("*.py")}
+    makers |= {path.stem for path in (ROOT / "tools").iterdir()}
     strays = [
         name
         for name in tracked(RESULTS)
         if len(parts := name.removeprefix(RESULTS).split("/")) != 2 or parts[0] not in makers
     ]
-    assert not strays, f"{strays} belong to no script of benchmarks/; move or remove them"
+    assert not strays, f"{strays} belong to no script; move or remove them"
 
 
 def test_names_are_read_from_pages() -> None:
