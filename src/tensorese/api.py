@@ -7,11 +7,15 @@ import functools
 import importlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
+from tensorese.collect.fleet.node import NodeSettings, run_of
+from tensorese.collect.fleet.ray_cluster import RayConfig, check_reachable, ray_fleet
 from tensorese.errors import TargetError
+from tensorese.measure.base import Measurer
+from tensorese.measure.config import FarmConfig
 from tensorese.measure.cores import alone_on
 from tensorese.measure.crew import start_early
 from tensorese.measure.farm import Farm
@@ -20,7 +24,9 @@ from tensorese.measure.peak import known_peak
 from tensorese.measure.rpc_config import FleetConfig
 from tensorese.measure.tuning_farm import IN_NETWORK, TUNING, TuningFarm
 from tensorese.measure.tuning_rpc import TuningRpc
-from tensorese.records.run_folder import HEAD, INPUTS, MODEL, claim_run
+from tensorese.records.nouns import Platform
+from tensorese.records.run_folder import HEAD, INPUTS, MODEL, STORE, claim_run
+from tensorese.records.store import Store
 from tensorese.search.contracts import Proposer, Ranker
 from tensorese.search.loop.config import TuneConfig, TuneError
 from tensorese.search.loop.events import Announcer, Callback
@@ -57,7 +63,7 @@ def tune(
     compile: bool = True,
     share: bool = False,
     reuse: bool = True,
-    fleet: FleetConfig | None = None,
+    fleet: FleetConfig | RayConfig | None = None,
     started: float | None = None,
     shapes: Mapping[str, Sequence[int] | Sequence[Sequence[int]]] | None = None,
     dims: Mapping[str, int | Sequence[int]] | None = None,
@@ -75,8 +81,9 @@ def tune(
     smallest rounding errors. It waits while another process tunes or collects on the same cores,
     unless `share` is given. `cache="hot"` times programs with their weights in the near caches,
     which no kernel finds in a network (CPUs). Without `reuse` it neither reads nor feeds the store
-    of this user's earlier runs. With a `fleet` programs are built here and timed on the devices of
-    a TVM tracker, whose `target` and `platform` are to be named; the library is for them.
+    of this user's earlier runs. With a `fleet` programs are timed on the devices of a TVM tracker,
+    and built here, or built and timed on the nodes of a Ray cluster; `target` and `platform` are
+    theirs and to be named, and the library is for them.
     `proposer` is a name (`evolution`, `annealing`, `random`, `tlm`, `portfolio`) or an object with
     a ranker of its own. What an ONNX file leaves open is fixed by `shapes` of inputs, `dims` that
     the file names, and `values` of inputs that become constants. A list of shapes, or of extents,
@@ -122,9 +129,12 @@ def tune(
         # What is refused is so before it waits for anybody.
         if target != "host" and fleet is None:
             _require_device(Target.parse(target))
+        if isinstance(fleet, RayConfig):
+            check_reachable(fleet)
         if out is not None and (Path(out) / HEAD).exists():
             stack.enter_context(claim_run(Path(out)))
-        if fleet is None:  # what is timed elsewhere, nobody here disturbs
+        if fleet is None or fleet.address == "local":
+            # What is timed elsewhere, nobody here disturbs.
             waited = alone_on(usable_cores(), share=share, say=announcer.on_note)
             begun += stack.enter_context(waited)
         peak = None
@@ -136,18 +146,22 @@ def tune(
         on_cpu = parsed.is_cpu
         if on_cpu and peak is None and fleet is None:
             peak = known_peak()
-        cache = "hot" if fleet is not None else cache  # copies of weights are not turned there
+        if isinstance(fleet, FleetConfig):
+            cache = "hot"  # copies of weights are not turned there
         farm_config = IN_NETWORK if on_cpu and cache == "rotated" else TUNING
         records = stack.enter_context(open_records([Path(one) for one in warm], where.name))
-        # It comes up while the model is read.
-        farm: Farm = (
-            TuningFarm(parsed, farm_config, platform=where)
-            if fleet is None
-            else TuningRpc(parsed, fleet, farm_config, platform=where)
-        )
-        stack.enter_context(farm)
+        farm: Farm | None = None
+        if not isinstance(fleet, RayConfig):  # it comes up while the model is read
+            farm = (
+                TuningFarm(parsed, farm_config, platform=where)
+                if fleet is None
+                else TuningRpc(parsed, fleet, farm_config, platform=where)
+            )
+            stack.enter_context(farm)
+        # Beside a cluster's nodes there are workers only for a model that reads lowered programs.
+        workers = functools.cache(lambda: farm or stack.enter_context(lowering_farm(parsed)))
         store = user_store(parsed, where, cache=_timed(on_cpu, cache)) if reuse else None
-        lowered = read_lowered(RowSource(parsed, lambda: farm))
+        lowered = read_lowered(RowSource(parsed, workers))
         chosen, remark = (
             ranker_named(ranker, where, features=lowered)
             if isinstance(ranker, str)
@@ -164,11 +178,14 @@ def tune(
             announcer.on_note(note)
         where_to = Path(out) if out is not None else default_out(network.name)
         stack.enter_context(claim_run(where_to))
+        measurer: Measurer = farm or stack.enter_context(
+            _on_nodes(fleet, parsed, where, farm_config, where_to, announcer.on_note)
+        )
         run = tune_tasks(
             extracted,
             target=parsed,
             platform=where,
-            measurer=farm,
+            measurer=measurer,
             ranker=chosen,
             proposer=proposer,
             out=where_to,
@@ -184,7 +201,7 @@ def tune(
             store=store,
             device="" if fleet is None else str(fleet),
         )
-        farm.close()
+        measurer.close()
         _keep(source, arrays, run.path)
         if not compile:
             return run
@@ -195,6 +212,22 @@ def tune(
         programs = {i: w.measurement.program.id for i, w in run.winners.items() if i in wrong}
         forget(store, extracted, programs)
         return dataclasses.replace(run, certificate=certificate)
+
+
+def _on_nodes(
+    cluster: object,
+    target: Target,
+    platform: Platform,
+    farm: FarmConfig,
+    run: Path,
+    say: Callable[[str], None],
+) -> AbstractContextManager[Measurer]:
+    """Nodes know a run by its store."""
+    assert isinstance(cluster, RayConfig)
+    with Store.open(run / STORE, create=True):
+        name = run_of(run / STORE, platform.name)
+    settings = NodeSettings(target=target, platform=platform.name, run=name, farm=farm, tunes=True)
+    return ray_fleet(cluster, settings, planners=1, say=say)  # it is the search that plans
 
 
 def _tune_instantly(
