@@ -19,14 +19,14 @@ from tensorese.measure.config import FarmConfig
 from tensorese.measure.cores import alone_on
 from tensorese.measure.crew import start_early
 from tensorese.measure.farm import Farm
+from tensorese.measure.linking import linker_for
 from tensorese.measure.lowering import RowSource, lowering_farm
 from tensorese.measure.peak import known_peak
 from tensorese.measure.rpc_config import FleetConfig
 from tensorese.measure.tuning_farm import IN_NETWORK, TUNING, TuningFarm
 from tensorese.measure.tuning_rpc import TuningRpc
 from tensorese.records.nouns import Platform
-from tensorese.records.run_folder import HEAD, INPUTS, MODEL, STORE, claim_run
-from tensorese.records.store import Store
+from tensorese.records.run_folder import HEAD, INPUTS, MODEL, claim_run
 from tensorese.search.contracts import Proposer, Ranker
 from tensorese.search.loop.config import TuneConfig, TuneError
 from tensorese.search.loop.events import Announcer, Callback
@@ -106,6 +106,8 @@ def tune(
         raise TuneError(
             f"--trials 0 measures nothing, but {fleet} are given; leave one of them out"
         )
+    if target != "host" and (compile or isinstance(fleet, FleetConfig)):
+        linker_for(Target.parse(target).to_json())  # what lacks is said before an hour of tuning
     if config.trials == 0:
         return _tune_instantly(
             model,
@@ -150,6 +152,7 @@ def tune(
             cache = "hot"  # copies of weights are not turned there
         farm_config = IN_NETWORK if on_cpu and cache == "rotated" else TUNING
         records = stack.enter_context(open_records([Path(one) for one in warm], where.name))
+        measuring = stack.enter_context(ExitStack())
         farm: Farm | None = None
         if not isinstance(fleet, RayConfig):  # it comes up while the model is read
             farm = (
@@ -157,9 +160,9 @@ def tune(
                 if fleet is None
                 else TuningRpc(parsed, fleet, farm_config, platform=where)
             )
-            stack.enter_context(farm)
+            measuring.enter_context(farm)
         # Beside a cluster's nodes there are workers only for a model that reads lowered programs.
-        workers = functools.cache(lambda: farm or stack.enter_context(lowering_farm(parsed)))
+        workers = functools.cache(lambda: farm or measuring.enter_context(lowering_farm(parsed)))
         store = user_store(parsed, where, cache=_timed(on_cpu, cache)) if reuse else None
         lowered = read_lowered(RowSource(parsed, workers))
         chosen, remark = (
@@ -178,14 +181,16 @@ def tune(
             announcer.on_note(note)
         where_to = Path(out) if out is not None else default_out(network.name)
         stack.enter_context(claim_run(where_to))
-        measurer: Measurer = farm or stack.enter_context(
-            _on_nodes(fleet, parsed, where, farm_config, where_to, announcer.on_note)
-        )
+
+        def on_nodes(store: Path) -> Measurer:
+            nodes = _on_nodes(fleet, parsed, where, farm_config, store, announcer.on_note)
+            return measuring.enter_context(nodes)
+
         run = tune_tasks(
             extracted,
             target=parsed,
             platform=where,
-            measurer=measurer,
+            measurer=farm or on_nodes,
             ranker=chosen,
             proposer=proposer,
             out=where_to,
@@ -201,7 +206,7 @@ def tune(
             store=store,
             device="" if fleet is None else str(fleet),
         )
-        measurer.close()
+        measuring.close()
         _keep(source, arrays, run.path)
         if not compile:
             return run
@@ -219,13 +224,11 @@ def _on_nodes(
     target: Target,
     platform: Platform,
     farm: FarmConfig,
-    run: Path,
+    store: Path,
     say: Callable[[str], None],
 ) -> AbstractContextManager[Measurer]:
-    """Nodes know a run by its store."""
     assert isinstance(cluster, RayConfig)
-    with Store.open(run / STORE, create=True):
-        name = run_of(run / STORE, platform.name)
+    name = run_of(store, platform.name)
     settings = NodeSettings(target=target, platform=platform.name, run=name, farm=farm, tunes=True)
     return ray_fleet(cluster, settings, planners=1, say=say)  # it is the search that plans
 
