@@ -19,7 +19,7 @@ from tensorese.measure.config import FarmConfig
 from tensorese.measure.cores import alone_on
 from tensorese.measure.crew import start_early
 from tensorese.measure.farm import Farm
-from tensorese.measure.linking import linker_for
+from tensorese.measure.linking import foreign_triple, linker_for
 from tensorese.measure.lowering import RowSource, lowering_farm
 from tensorese.measure.peak import known_peak
 from tensorese.measure.rpc_config import FleetConfig
@@ -371,6 +371,11 @@ def default_out(name: str) -> Path:
 
 
 def _require_device(target: Target) -> None:
+    if triple := foreign_triple(target.to_json()):
+        raise TargetError(
+            f"tuning for {triple} needs devices of it, but none was named; "
+            "name them with --rpc-tracker or --ray, or build without measuring: --trials 0"
+        )
     if target.is_cpu:
         return
     kind = target.kind

@@ -28,10 +28,16 @@ def link(library: Any, path: str, target: str) -> None:
             os.unlink(path + ".o")
 
 
+def foreign_triple(target: str) -> str:
+    """Empty where the target is of this machine's architecture."""
+    triple = str(json.loads(target).get("mtriple", ""))
+    return "" if triple.partition("-")[0] == os.uname().machine else triple
+
+
 def linker_for(target: str) -> list[str]:
     """A program that links for the target, and what it is told after the objects."""
-    triple = str(json.loads(target).get("mtriple", ""))
-    if triple.partition("-")[0] in ("", os.uname().machine):
+    triple = foreign_triple(target)
+    if not triple:
         # Without the gcc driver: 5 ms through ld instead of 87 ms.
         linker = shutil.which("ld") or shutil.which("gcc")
         if linker is None:
