@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import json
 import logging
 import os
@@ -271,7 +272,8 @@ class RayCluster(Cluster):
             self.ray.wait(ends, num_returns=len(ends), timeout=_CLOSE_SECS) if ends else None
         for node in (*self.ready.values(), *self.starting.values()):
             node.stop()
-        with contextlib.suppress(Exception):
+        # It prints what its threads have kept back.
+        with contextlib.suppress(Exception), contextlib.redirect_stdout(io.StringIO()):
             self.ray.shutdown()
 
 
