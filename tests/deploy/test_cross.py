@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import tensorese
-from tensorese.arrays import Array
 from tensorese.cli import run as run_cli
 from tensorese.deploy.apply import kernels_of, normalised
 from tensorese.deploy.folder import read_run
@@ -21,6 +20,7 @@ from tensorese.deploy.prepare import prepare_run
 from tensorese.measure import reference
 from tensorese.measure.base import Ticket
 from tensorese.measure.jobs import Job
+from tensorese.measure.reference.expressions import Array
 from tensorese.targets import Target
 
 pytestmark = pytest.mark.tvm

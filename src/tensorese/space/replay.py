@@ -43,7 +43,7 @@ def tune_context(module: Any, target: Target) -> Any:
     ms = tvm.s_tir.meta_schedule
     generator = "post-order-apply"
     machine = str(dict(target.attributes).get("mtriple", os.uname().machine))
-    if target.kind == "cuda" or not machine.startswith(("x86", "i686")):
+    if target.kind == "cuda" or (target.is_cpu and not machine.startswith("x86")):
         generator = ms.space_generator.PostOrderApply(
             sch_rules=target.kind, postprocs=target.kind, mutator_probs=target.kind
         )
