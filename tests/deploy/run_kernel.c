@@ -37,17 +37,24 @@ static int launch(Job job, void *data, int tasks) {
     shares[i] = (Share){job, &group, data, i, 0};
     failed = pthread_create(&threads[i], NULL, run_share, &shares[i]);
   }
-  for (int i = 0; !failed && i < group.tasks; ++i) failed = pthread_join(threads[i], NULL) || shares[i].failed;
+  for (int i = 0; !failed && i < group.tasks; ++i)
+    failed = pthread_join(threads[i], NULL) || shares[i].failed;
   return failed ? -1 : 0;
 }
 
-void *TVMBackendAllocWorkspace(int type, int device, uint64_t bytes, int code, int bits) {
+static void *allocate(int type, int device, uint64_t bytes, int code, int bits) {
   return aligned_alloc(64, (bytes + 63) / 64 * 64);
 }
 
-int TVMBackendFreeWorkspace(int type, int device, void *block) {
+static int release(int type, int device, void *block) {
   free(block);
   return 0;
+}
+
+/* A library has a variable for each function of the runtime that it calls. */
+static void provide(void *library, const char *name, void *function) {
+  void **variable = dlsym(library, name);
+  if (variable) *variable = function;
 }
 
 static int64_t read_argument(char *text, Tensor *tensor, FILE **file) {
@@ -71,8 +78,9 @@ int main(int argc, char **argv) {
   Any arguments[16], result = {0, 0, NULL};
   void *library = dlopen(argv[1], RTLD_NOW);
   if (!library) return fprintf(stderr, "%s\n", dlerror()), 1;
-  void **pointer = dlsym(library, "__TVMBackendParallelLaunch");
-  if (pointer) *pointer = (void *)launch;
+  provide(library, "__TVMBackendParallelLaunch", launch);
+  provide(library, "__TVMBackendAllocWorkspace", allocate);
+  provide(library, "__TVMBackendFreeWorkspace", release);
   Kernel kernel = (Kernel)dlsym(library, argv[2]);
   if (!kernel || count > 16) return fprintf(stderr, "no kernel %s\n", argv[2]), 1;
   for (int i = 0; i < count; ++i) {
