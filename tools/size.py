@@ -35,7 +35,7 @@ ROOMS = {
     "training": 4060,
     "workloads": 5500,
 }
-LINES = {"src": 52_100, "benchmarks": 9_500, "tests": 33_210}
+LINES = {"src": 52_100, "benchmarks": 9_500, "tests": 33_260}
 
 # Bytes; docs without docs/log.
 BYTES = {"benchmarks/results": 4_360_000, "docs": 156_000, "tracked files": 48_500_000}
