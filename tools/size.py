@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Lines of Python by room of src/tensorese; `modules` are the files beside the rooms.
 ROOMS = {
     "cli": 2790,
-    "collect": 3220,
+    "collect": 3240,
     "deploy": 3080,
     "evaluation": 1320,
     "features": 2870,
@@ -24,9 +24,9 @@ ROOMS = {
     "language": 2610,
     "iterate": 1870,
     "lowering": 510,
-    "measure": 5540,
+    "measure": 5550,
     "models": 3470,
-    "modules": 1120,
+    "modules": 1155,
     "onboard": 490,
     "records": 3620,
     "report": 1470,
@@ -35,7 +35,7 @@ ROOMS = {
     "training": 4060,
     "workloads": 5500,
 }
-LINES = {"src": 52_100, "benchmarks": 9_500, "tests": 32_900}
+LINES = {"src": 52_100, "benchmarks": 9_500, "tests": 33_260}
 
 # Bytes; docs without docs/log.
 BYTES = {"benchmarks/results": 4_360_000, "docs": 156_000, "tracked files": 48_500_000}

@@ -7,19 +7,25 @@ import functools
 import importlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
+from tensorese.collect.fleet.node import NodeSettings, run_of
+from tensorese.collect.fleet.ray_cluster import RayConfig, check_reachable, ray_fleet
 from tensorese.errors import TargetError
+from tensorese.measure.base import Measurer
+from tensorese.measure.config import FarmConfig
 from tensorese.measure.cores import alone_on
 from tensorese.measure.crew import start_early
 from tensorese.measure.farm import Farm
+from tensorese.measure.linking import foreign_triple, linker_for
 from tensorese.measure.lowering import RowSource, lowering_farm
 from tensorese.measure.peak import known_peak
 from tensorese.measure.rpc_config import FleetConfig
 from tensorese.measure.tuning_farm import IN_NETWORK, TUNING, TuningFarm
 from tensorese.measure.tuning_rpc import TuningRpc
+from tensorese.records.nouns import Platform
 from tensorese.records.run_folder import HEAD, INPUTS, MODEL, claim_run
 from tensorese.search.contracts import Proposer, Ranker
 from tensorese.search.loop.config import TuneConfig, TuneError
@@ -57,7 +63,7 @@ def tune(
     compile: bool = True,
     share: bool = False,
     reuse: bool = True,
-    fleet: FleetConfig | None = None,
+    fleet: FleetConfig | RayConfig | None = None,
     started: float | None = None,
     shapes: Mapping[str, Sequence[int] | Sequence[Sequence[int]]] | None = None,
     dims: Mapping[str, int | Sequence[int]] | None = None,
@@ -75,8 +81,9 @@ def tune(
     smallest rounding errors. It waits while another process tunes or collects on the same cores,
     unless `share` is given. `cache="hot"` times programs with their weights in the near caches,
     which no kernel finds in a network (CPUs). Without `reuse` it neither reads nor feeds the store
-    of this user's earlier runs. With a `fleet` programs are built here and timed on the devices of
-    a TVM tracker, whose `target` and `platform` are to be named; the library is for them.
+    of this user's earlier runs. With a `fleet` programs are timed on the devices of a TVM tracker,
+    and built here, or built and timed on the nodes of a Ray cluster; `target` and `platform` are
+    theirs and to be named, and the library is for them.
     `proposer` is a name (`evolution`, `annealing`, `random`, `tlm`, `portfolio`) or an object with
     a ranker of its own. What an ONNX file leaves open is fixed by `shapes` of inputs, `dims` that
     the file names, and `values` of inputs that become constants. A list of shapes, or of extents,
@@ -99,6 +106,8 @@ def tune(
         raise TuneError(
             f"--trials 0 measures nothing, but {fleet} are given; leave one of them out"
         )
+    if target != "host" and (compile or isinstance(fleet, FleetConfig)):
+        linker_for(Target.parse(target).to_json())  # what lacks is said before an hour of tuning
     if config.trials == 0:
         return _tune_instantly(
             model,
@@ -122,9 +131,12 @@ def tune(
         # What is refused is so before it waits for anybody.
         if target != "host" and fleet is None:
             _require_device(Target.parse(target))
+        if isinstance(fleet, RayConfig):
+            check_reachable(fleet)
         if out is not None and (Path(out) / HEAD).exists():
             stack.enter_context(claim_run(Path(out)))
-        if fleet is None:  # what is timed elsewhere, nobody here disturbs
+        if fleet is None or fleet.address == "local":
+            # What is timed elsewhere, nobody here disturbs.
             waited = alone_on(usable_cores(), share=share, say=announcer.on_note)
             begun += stack.enter_context(waited)
         peak = None
@@ -136,18 +148,23 @@ def tune(
         on_cpu = parsed.is_cpu
         if on_cpu and peak is None and fleet is None:
             peak = known_peak()
-        cache = "hot" if fleet is not None else cache  # copies of weights are not turned there
+        if isinstance(fleet, FleetConfig):
+            cache = "hot"  # copies of weights are not turned there
         farm_config = IN_NETWORK if on_cpu and cache == "rotated" else TUNING
         records = stack.enter_context(open_records([Path(one) for one in warm], where.name))
-        # It comes up while the model is read.
-        farm: Farm = (
-            TuningFarm(parsed, farm_config, platform=where)
-            if fleet is None
-            else TuningRpc(parsed, fleet, farm_config, platform=where)
-        )
-        stack.enter_context(farm)
+        measuring = stack.enter_context(ExitStack())
+        farm: Farm | None = None
+        if not isinstance(fleet, RayConfig):  # it comes up while the model is read
+            farm = (
+                TuningFarm(parsed, farm_config, platform=where)
+                if fleet is None
+                else TuningRpc(parsed, fleet, farm_config, platform=where)
+            )
+            measuring.enter_context(farm)
+        # Beside a cluster's nodes there are workers only for a model that reads lowered programs.
+        workers = functools.cache(lambda: farm or measuring.enter_context(lowering_farm(parsed)))
         store = user_store(parsed, where, cache=_timed(on_cpu, cache)) if reuse else None
-        lowered = read_lowered(RowSource(parsed, lambda: farm))
+        lowered = read_lowered(RowSource(parsed, workers))
         chosen, remark = (
             ranker_named(ranker, where, features=lowered)
             if isinstance(ranker, str)
@@ -164,11 +181,16 @@ def tune(
             announcer.on_note(note)
         where_to = Path(out) if out is not None else default_out(network.name)
         stack.enter_context(claim_run(where_to))
+
+        def on_nodes(store: Path) -> Measurer:
+            nodes = _on_nodes(fleet, parsed, where, farm_config, store, announcer.on_note)
+            return measuring.enter_context(nodes)
+
         run = tune_tasks(
             extracted,
             target=parsed,
             platform=where,
-            measurer=farm,
+            measurer=farm or on_nodes,
             ranker=chosen,
             proposer=proposer,
             out=where_to,
@@ -184,7 +206,7 @@ def tune(
             store=store,
             device="" if fleet is None else str(fleet),
         )
-        farm.close()
+        measuring.close()
         _keep(source, arrays, run.path)
         if not compile:
             return run
@@ -195,6 +217,20 @@ def tune(
         programs = {i: w.measurement.program.id for i, w in run.winners.items() if i in wrong}
         forget(store, extracted, programs)
         return dataclasses.replace(run, certificate=certificate)
+
+
+def _on_nodes(
+    cluster: object,
+    target: Target,
+    platform: Platform,
+    farm: FarmConfig,
+    store: Path,
+    say: Callable[[str], None],
+) -> AbstractContextManager[Measurer]:
+    assert isinstance(cluster, RayConfig)
+    name = run_of(store, platform.name)
+    settings = NodeSettings(target=target, platform=platform.name, run=name, farm=farm, tunes=True)
+    return ray_fleet(cluster, settings, planners=1, say=say)  # it is the search that plans
 
 
 def _tune_instantly(
@@ -335,6 +371,11 @@ def default_out(name: str) -> Path:
 
 
 def _require_device(target: Target) -> None:
+    if triple := foreign_triple(target.to_json()):
+        raise TargetError(
+            f"tuning for {triple} needs devices of it, but none was named; "
+            "name them with --rpc-tracker or --ray, or build without measuring: --trials 0"
+        )
     if target.is_cpu:
         return
     kind = target.kind

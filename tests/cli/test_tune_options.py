@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,27 @@ def test_an_unknown_proposer_is_one_line_before_anything_is_read(
     said = capsys.readouterr().err.strip()
     assert said.startswith("tensorese: --proposer must be one of") and "\n" not in said
     assert "did you mean 'evolution'?" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--ray", "auto", "--rpc-tracker", "h:1"), "--ray and --rpc-tracker exclude each other"),
+        (("--ray", "auto", "--trials", "0"), "nodes of the Ray cluster 'auto' are given; leave"),
+        (("--ray", "nowhere"), "--ray must be HOST:PORT, auto or local, but got 'nowhere'"),
+        (("--ray", "auto"), "pip install 'tensorese[ray]'"),
+    ],
+)
+def test_a_cluster_is_refused_in_one_line(
+    options: tuple[str, ...],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert run_cli(["tune", "no/such/model.onnx", *options]) == 2
+    line = capsys.readouterr().err.strip()
+    assert said in line and "\n" not in line
 
 
 @pytest.mark.parametrize(("options", "packed"), [([], True), (["--unpacked"], False)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tensorese.collect.farm import Layout
 from tensorese.collect.fleet.check import mismatch
 from tensorese.collect.fleet.node import NodeSettings, NodeWorker
 from tensorese.collect.fleet.wire import Order, errand, results_of
-from tensorese.measure.base import Candidate, Measurer, Ticket
+from tensorese.measure.base import FINALIST, Candidate, Measurer, Ticket
 from tensorese.measure.config import FarmConfig
 from tensorese.measure.timing import TimingConfig
 from tensorese.records.nouns import Measurement, Platform, Status
@@ -48,6 +49,7 @@ class InstantFarm(Measurer):
                 platform=Platform(name="p"),
                 status=Status.OK,
                 run_secs=(1e-3,),
+                origin=candidate.origin,
             )
             self.journal.append(measurement)
             ticket.put((index, measurement))
@@ -107,6 +109,17 @@ def test_a_killed_drivers_results_are_there_for_the_next_one() -> None:
     assert after._farm.batches == [2]  # type: ignore[union-attr]
     other = Worker(NodeSettings.from_json(SETTINGS.to_json().replace('"r"', '"s"')).to_json())
     assert dict(ask(other, rows, set()))[0]["id"] != before[0]["id"]
+
+
+def test_a_finalist_is_timed_anew_whatever_is_known() -> None:
+    rows, _ = orders(1)
+    final = [Order(1, 1, replace(rows[0].candidate, origin=FINALIST), rows[0].ticket)]
+    killed = Worker(SETTINGS.to_json())
+    told = [dict(ask(killed, one, set())) for one in (rows, final)]
+    after = Worker(SETTINGS.to_json())
+    turn = dict(ask(after, final, set()))
+    assert turn[1]["id"] != told[1][1]["id"] and turn[1]["id"] != told[0][0]["id"]
+    assert dict(ask(after, rows, set()))[0]["id"] == told[0][0]["id"], "not the finalist's"
 
 
 def test_the_end_of_a_run_leaves_nothing_behind() -> None:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from measurer_contract import REGISTERED, Case, MeasurerContract, measurers_of_the_package
-from tensorese.collect.fleet.handout import Node
-from tensorese.collect.fleet.measurer import Cluster, FleetMeasurer
-from tensorese.collect.fleet.node import NodeSettings, NodeWorker
+from nodes_support import Host, Hosts, node_settings
+from tensorese.collect.fleet.measurer import FleetMeasurer
 from tensorese.collect.session import keep_on
 from tensorese.measure.base import Candidate, Journal
 from tensorese.measure.config import FarmConfig
@@ -136,70 +132,37 @@ class TestCollectRpc(MeasurerContract, of="CollectRpc"):
             )
 
 
-class Host(Node):
-    """A real node worker, in this process instead of a Ray actor."""
+def fleet_case(*, tunes: bool) -> Case:
+    import farm_support as programs
 
-    window = 16
+    target = programs.host_target()
+    platform = target.platform()
+    good, bad = replayable_candidates()
 
-    def __init__(self, settings: str) -> None:
-        self.name = "here"
-        self.worker = NodeWorker(settings)
-        self.text: str | None = None
+    def make(store: Journal | None) -> FleetMeasurer:
+        hosts = Hosts(Host(node_settings(target, tunes=tunes)))
+        return FleetMeasurer(hosts, platform, journal=store)
 
-    def call(self, text: str) -> None:
-        self.text = self.worker.exchange(text)
-
-    def answer(self) -> str | None:
-        text, self.text = self.text, None
-        return text
-
-    def stop(self) -> None:
-        self.worker.close()
-
-
-class OneHost(Cluster):
-    def __init__(self, settings: str) -> None:
-        self.host = Host(settings)
-        self.coming: list[Node] = [self.host]
-
-    def joined(self) -> list[Node]:
-        coming, self.coming = self.coming, []
-        return coming
-
-    def lost(self, node: Node, why: str) -> None:
-        raise AssertionError(why)
-
-    def wait(self, secs: float) -> None:
-        time.sleep(0.001)
-
-    def absence(self) -> str:
-        return "the only host is away"
-
-    def close(self) -> None:
-        self.host.stop()
+    return Case(make=make, platform=platform, good=good, bad=bad)
 
 
 @pytest.mark.tvm
 class TestFleetMeasurer(MeasurerContract, of="FleetMeasurer"):
+    tunes = False
+
     @pytest.fixture(scope="class")
     @classmethod
-    def case(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
-        import farm_support as programs
-
-        target = programs.host_target()
-        platform = target.platform()
-        good, bad = replayable_candidates()
-        runs = itertools.count()
-
-        def make(store: Journal | None) -> FleetMeasurer:
-            settings = NodeSettings(
-                target=target, platform=platform.name, run=f"contract-{os.getpid()}-{next(runs)}"
-            )
-            return FleetMeasurer(OneHost(settings.to_json()), platform, journal=store)
-
+    def case(cls) -> Iterator[Case]:
         cores = usable_cores()
-        yield Case(make=make, platform=platform, good=good, bad=bad)
+        yield fleet_case(tunes=cls.tunes)
         keep_on(cores)
+
+
+@pytest.mark.slow
+class TestTuningFleet(TestFleetMeasurer, of="FleetMeasurer"):
+    """The same nodes as `tune --ray` has them."""
+
+    tunes = True
 
 
 @pytest.mark.null

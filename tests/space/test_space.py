@@ -26,6 +26,9 @@ from tensorese.tvm_env import import_tvm
 pytestmark = pytest.mark.tvm
 
 LLVM = Target.from_json('{"kind":"llvm","num-cores":2}')
+ARM = Target.from_json(
+    '{"kind":"llvm","mtriple":"aarch64-linux-gnu","mcpu":"cortex-a76","num-cores":16}'
+)
 CUDA = Target.from_json(
     '{"arch":"sm_90","kind":"cuda","max_num_threads":1024,"max_shared_memory_per_block":49152,'
     '"max_threads_per_block":1024,"registers_per_block":65536,"thread_warp_size":32}'
@@ -48,7 +51,7 @@ def _module(name: str) -> Any:
 
 
 def _space(name: str, kind: str) -> TaskSpace:
-    return task_space(_module(name), LLVM if kind == "llvm" else CUDA)
+    return task_space(_module(name), {"llvm": LLVM, "arm": ARM, "cuda": CUDA}[kind])
 
 
 @pytest.mark.parametrize(
@@ -56,6 +59,7 @@ def _space(name: str, kind: str) -> TaskSpace:
     [
         ("conv2d", "llvm"),
         ("softmax", "llvm"),
+        ("matmul", "arm"),
         ("matmul", "cuda"),
         ("depthwise", "cuda"),
         ("softmax", "cuda"),
@@ -90,7 +94,8 @@ def test_one_program_on_two_platforms_is_one_program() -> None:
     module = _module("conv2d")
     small = task_space(module, LLVM)
     large = task_space(module, Target(kind="llvm", cores=16))
-    assert [s.sketch.id for s in small.sketches] == [s.sketch.id for s in large.sketches]
+    for other in (large, task_space(module, ARM)):
+        assert [s.sketch.id for s in small.sketches] == [s.sketch.id for s in other.sketches]
     row = small.sketches[0].sample(1, np.random.default_rng(0))[0]
     workload = workload_of(module)
     assert small.program(0, row, workload).id == large.program(0, row, workload).id

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from tensorese.collect.fleet.ray_cluster import RayConfig
     from tensorese.collect.remote import OverRay, OverRpc
     from tensorese.collect.session import NamedProgram, Session
     from tensorese.collect.tasklist import ListedTask
+    from tensorese.measure.rpc_config import FleetConfig
     from tensorese.targets import Target
 
 _PATH = click.Path(path_type=Path)
@@ -92,38 +94,46 @@ def collect(source: str, as_json: bool, **options: Any) -> None:
 
 def remote_place(options: dict[str, Any]) -> OverRpc | OverRay | None:
     """Where to measure: None for this machine. Checked before an hour of extracting tasks."""
-    rpc = options["rpc_tracker"] or options["rpc_key"]
-    if not rpc and not options["ray"]:
+    fleet = fleet_named(options["rpc_tracker"], options["rpc_key"], options["ray"])
+    if fleet is None:
         return None
-    if rpc and options["ray"]:
-        raise click.UsageError("--ray and --rpc-tracker exclude each other; give one of them")
     way = "--ray" if options["ray"] else "--rpc-tracker"
-    local = {"lanes": 1, "stride": 1, "calibrate": False} | ({"beside": False} if rpc else {})
+    local = {"lanes": 1, "stride": 1, "calibrate": False}
+    local |= {} if options["ray"] else {"beside": False}
     for name, default in local.items():
         if options.get(name, default) != default:
             raise click.UsageError(
                 f"--{name} arranges the lanes of this machine, but {way} measures elsewhere, "
                 "one program at a time on each host; leave it out"
             )
-    return _over_ray(options["ray"]) if options["ray"] else _over_rpc(options)
-
-
-def _over_rpc(options: dict[str, Any]) -> OverRpc:
-    from tensorese.collect.remote import OverRpc
-    from tensorese.measure.rpc_config import FleetConfig
-
-    host, _, port = options["rpc_tracker"].rpartition(":")
-    return OverRpc(fleet=FleetConfig.resolve(host, port, options["rpc_key"]))
-
-
-def _over_ray(address: str) -> OverRay:
     from tensorese.cli.collect_view import say
     from tensorese.collect.fleet.ray_cluster import RayConfig, check_reachable
-    from tensorese.collect.remote import OverRay
+    from tensorese.collect.remote import OverRay, OverRpc
 
-    config = RayConfig(address=address)
-    check_reachable(config)
-    return OverRay(cluster=config, say=say)
+    if not isinstance(fleet, RayConfig):
+        return OverRpc(fleet=fleet)
+    check_reachable(fleet)
+    return OverRay(cluster=fleet, say=say)
+
+
+def fleet_named(tracker: str, key: str, ray: str) -> FleetConfig | RayConfig | None:
+    """What --rpc-tracker and --rpc-key, or --ray, name."""
+    if ray and (tracker or key):
+        raise click.UsageError("--ray and --rpc-tracker exclude each other; give one of them")
+    if ray:
+        from tensorese.collect.fleet.ray_cluster import RayConfig
+
+        return RayConfig(address=ray)
+    return tracker_named(tracker, key)
+
+
+def tracker_named(tracker: str, key: str) -> FleetConfig | None:
+    if not tracker and not key:
+        return None
+    from tensorese.measure.rpc_config import FleetConfig
+
+    host, _, port = tracker.rpartition(":")
+    return FleetConfig.resolve(host, port, key)
 
 
 def _collect(

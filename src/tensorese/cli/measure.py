@@ -47,13 +47,13 @@ def measure(
     them, programs are built here and timed on the tracker's devices; name the target and the
     platform then, they are not this machine's.
     """
+    from tensorese.cli.collect import tracker_named
     from tensorese.cli.collect_view import say
     from tensorese.cli.progress import Trials
     from tensorese.measure.config import FarmConfig
     from tensorese.measure.cores import alone_on
     from tensorese.measure.farm import Farm
     from tensorese.measure.rpc import RpcMeasurer
-    from tensorese.measure.rpc_config import FleetConfig
     from tensorese.measure.session import measure_new, stored_candidates
     from tensorese.records.store import Store
     from tensorese.targets import Target, usable_cores
@@ -63,10 +63,7 @@ def measure(
     )
     parsed = Target.parse(target)
     platform = parsed.platform(name)
-    fleet = None
-    if rpc_tracker or rpc_key:
-        host, _, port = rpc_tracker.rpartition(":")
-        fleet = FleetConfig.resolve(host, port, rpc_key)
+    fleet = tracker_named(rpc_tracker, rpc_key)
     with Store.open(source) as programs:
         candidates = stored_candidates(programs, origin, limit)
     with (

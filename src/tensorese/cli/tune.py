@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from tensorese.cli.completion import model_files
 from tensorese.cli.shape_options import fixed_by, shape_options
-
-if TYPE_CHECKING:
-    from tensorese.measure.rpc_config import FleetConfig
 
 _PATH = click.Path(path_type=Path)
 
@@ -49,6 +45,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--no-reuse", is_flag=True, help="As if no run had been before; tell none to come.")
 @click.option("--rpc-tracker", default="", help="HOST:PORT of a TVM tracker: measure there.")
 @click.option("--rpc-key", default="", help="Key of the tracker's devices.")
+@click.option("--ray", default="", help="HOST:PORT of a Ray cluster, auto, or local.")
 @click.option("--json", "as_json", is_flag=True, help="Events as JSON, one a line.")
 @shape_options
 def tune(
@@ -73,6 +70,7 @@ def tune(
     no_reuse: bool,
     rpc_tracker: str,
     rpc_key: str,
+    ray: str,
     as_json: bool,
     shape: tuple[str, ...],
     dim: tuple[str, ...],
@@ -87,10 +85,11 @@ def tune(
     the current measurement and builds the best so far (exit code 130).
 
     With --rpc-tracker or --rpc-key (and TVM_TRACKER_HOST, _PORT, _KEY for what is not given)
-    programs are built here and timed on the tracker's devices. Name the target and the platform
-    then: they are not this machine's.
+    programs are built here and timed on the tracker's devices; with --ray every node of a cluster
+    builds and times. Name the target and the platform then: they are not this machine's.
     """
     from tensorese import api
+    from tensorese.cli.collect import fleet_named
     from tensorese.cli.quiet import libraries_logged
     from tensorese.cli.tune_view import process_start, view_for
 
@@ -116,19 +115,10 @@ def tune(
             compile=not no_compile,
             share=share,
             reuse=not no_reuse,
-            fleet=_fleet(rpc_tracker, rpc_key),
+            fleet=fleet_named(rpc_tracker, rpc_key, ray),
             started=process_start(),
             **fixed_by(shape, dim, value),
         )
         log.keep(run.path)
     view.summary(run)
     return 130 if run.state == "interrupted" else 0
-
-
-def _fleet(tracker: str, key: str) -> FleetConfig | None:
-    if not tracker and not key:
-        return None
-    from tensorese.measure.rpc_config import FleetConfig
-
-    host, _, port = tracker.rpartition(":")
-    return FleetConfig.resolve(host, port, key)

@@ -6,7 +6,6 @@ Programs are planned here, results are journalled here; only the measuring is el
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,8 +16,7 @@ from tensorese.collect.session import OnResult, Session, stored_bests
 from tensorese.measure.base import Measurer
 from tensorese.measure.rpc import RpcMeasurer
 from tensorese.measure.rpc_config import FleetConfig
-from tensorese.records.nouns import content_id
-from tensorese.records.store import HEAD, Store
+from tensorese.records.store import Store
 from tensorese.targets import usable_cores
 
 if TYPE_CHECKING:
@@ -97,39 +95,23 @@ class OverRay:
 
     @contextlib.contextmanager
     def measuring(self, session: Session, store: Store) -> Iterator[Place]:
-        from tensorese.collect.fleet.measurer import FleetMeasurer
-        from tensorese.collect.fleet.node import NodeSettings
-        from tensorese.collect.fleet.ray_cluster import RayCluster
+        from tensorese.collect.fleet.node import NodeSettings, run_of
+        from tensorese.collect.fleet.ray_cluster import ray_fleet
 
         cores = usable_cores()
         settings = NodeSettings(
             target=session.target,
             platform=session.platform.name,
-            run=_run_id(session),
+            run=run_of(session.out, session.platform.name),
             farm=session.farm,
             layout=session.layout,
         )
         planners = _planners(session, cores)
-        with _quiet_stdout():
-            cluster = RayCluster(self.cluster, settings, planners=planners, say=self.say)
-            with FleetMeasurer(
-                cluster, session.platform, journal=store, patience=self.cluster.patience
-            ) as fleet:
-                fleet.know_best(stored_bests(store, session.platform.name))
-                yield Place(measurer=fleet, cores=cores, window=lambda: fleet.ahead)
-
-
-@contextlib.contextmanager
-def _quiet_stdout() -> Iterator[None]:
-    """Ray prints a page of a dead node's log there, where our result belongs."""
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-        yield
-
-
-def _run_id(session: Session) -> str:
-    """Of the store and the platform: a store that was made anew is another one."""
-    head = (session.out / HEAD).read_text()
-    return content_id(str(session.out.resolve()), head, session.platform.name)
+        with ray_fleet(
+            self.cluster, settings, planners=planners, journal=store, say=self.say
+        ) as fleet:
+            fleet.know_best(stored_bests(store, session.platform.name))
+            yield Place(measurer=fleet, cores=cores, window=lambda: fleet.ahead)
 
 
 def _planners(session: Session, cores: Sequence[int]) -> int:

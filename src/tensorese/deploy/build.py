@@ -13,6 +13,7 @@ from typing import Any
 from tensorese.deploy.errors import DeployError
 from tensorese.lowering import pass_config
 from tensorese.measure import nvrtc
+from tensorese.measure.linking import link
 from tensorese.targets import usable_cores
 from tensorese.tvm_env import import_tvm
 
@@ -33,7 +34,7 @@ def build_library(module: Any, target: str, path: Path, *, graphs: bool = False)
         if spec["kind"] != "llvm":
             module = with_default_gpu_schedules(tvm, module)
         executable = tvm.relax.build(module, parsed, relax_pipeline=lowering(tvm, graphs=graphs))
-    _export(executable, path)
+    _export(executable, path, target)
 
 
 def lowering(tvm: Any, *, graphs: bool = False) -> Any:
@@ -68,11 +69,11 @@ def with_default_gpu_schedules(tvm: Any, module: Any) -> Any:
     return dlight.ApplyDefaultSchedule(*rules)(module)
 
 
-def _export(executable: Any, path: Path) -> None:
+def _export(executable: Any, path: Path, target: str) -> None:
     worker = importlib.import_module("tensorese.measure.build_worker")
     aside = path.with_name(f".{path.stem}.{os.getpid()}.so")
     try:
-        worker.link(executable.mod, str(aside))
+        link(executable.mod, str(aside), target)
         aside.replace(path)
     except (OSError, RuntimeError) as error:
         aside.unlink(missing_ok=True)

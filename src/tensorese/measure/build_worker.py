@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import functools
 import gc
 import json
-import os
 import resource
-import shutil
-import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -24,7 +19,8 @@ from tensorese import lowering
 from tensorese.identity import plain
 from tensorese.language.metaschedule import cut_tail
 from tensorese.measure import nvrtc
-from tensorese.measure.faults import MachineFault, machine_fault
+from tensorese.measure.faults import machine_fault
+from tensorese.measure.linking import link
 from tensorese.measure.wire import Message, receive, send
 from tensorese.targets import Target
 
@@ -78,7 +74,7 @@ def build(job: Message) -> Message:
             stripped = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(scheduled)
             reply["args"] = argument_specs(stripped)
             library = compile_module(stripped, tvm.target.Target(json.loads(job["target"])))
-            link(library, job["artifact"])
+            link(library, job["artifact"], job["target"])
         except Exception as error:
             fault = machine_fault(error)
             status = "infra_error" if fault else "build_error"
@@ -198,33 +194,6 @@ def argument_specs(module: Any) -> list[tuple[list[int], str]]:
     """Shapes and dtypes of `main`'s parameters as built: re-laid-out weights included."""
     types = [param.ty for param in module["main"].params]
     return [([int(extent) for extent in ty.shape], str(ty.dtype)) for ty in types]
-
-
-def link(library: Any, path: str) -> None:
-    """A shared object without the gcc driver: 5 ms through ld instead of 87 ms."""
-    if library.imports:  # device code travels inside the host library
-        library.export_library(path, fcompile=_link_objects)
-        return
-    library.write_to_file(path + ".o", "o")
-    try:
-        _link_objects(path, [path + ".o"])
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(path + ".o")
-
-
-def _link_objects(output: str, objects: Sequence[str], **_: Any) -> None:
-    linker = shutil.which("ld") or shutil.which("gcc")
-    if linker is None:
-        raise MachineFault(
-            "linking needs ld or gcc, but PATH names neither; install binutils or gcc"
-        )
-    command = [linker, "-shared", "-o", output, *objects]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode < 0:
-        raise MachineFault(f"{linker} was killed by signal {-done.returncode}; is memory short?")
-    if done.returncode:
-        raise RuntimeError(f"{linker} failed: {done.stderr.strip()[:500]}")
 
 
 def short(error: BaseException) -> str:

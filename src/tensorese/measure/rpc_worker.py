@@ -23,7 +23,8 @@ from tvm.error import RPCError
 from tvm.rpc import base as protocol
 from tvm.rpc.client import TrackerSession
 
-from tensorese.measure.build_worker import link, short
+from tensorese.measure.build_worker import short
+from tensorese.measure.linking import link
 from tensorese.measure.referee import Referee
 from tensorese.measure.run_worker import Runner
 from tensorese.measure.wire import Message, receive, send
@@ -213,4 +214,4 @@ def _build_setenv(target: str, name: str, value: str, path: str) -> None:
     call = tvm.tirx.call_extern("int32", "setenv", name, value, 1)
     y = tvm.te.compute((1,), lambda i: x[i] + call, name="y")
     module = tvm.IRModule({"main": tvm.te.create_prim_func([x, y])})
-    link(tvm.build(module, target=tvm.target.Target(json.loads(target))), path)
+    link(tvm.build(module, target=tvm.target.Target(json.loads(target))), path, target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,15 +35,17 @@ def tune_context(module: Any, target: Target) -> Any:
     """Stock MetaSchedule's rules for a module and target.
 
     For CUDA these are the plain `cuda` rules, which need none of the tensor intrinsics that take
-    20 s to import; the tensor-core family is a space of its own.
+    20 s to import; the tensor-core family is a space of its own. For processors that are no x86
+    they are the plain `llvm` rules likewise: their own tensorize int8 alone.
     """
     # Plain rules tensorize with nothing but x86's intrinsics, which cost little.
     tvm = import_tvm("llvm")
     ms = tvm.s_tir.meta_schedule
     generator = "post-order-apply"
-    if target.kind == "cuda":
+    machine = str(dict(target.attributes).get("mtriple", os.uname().machine))
+    if target.kind == "cuda" or (target.is_cpu and not machine.startswith("x86")):
         generator = ms.space_generator.PostOrderApply(
-            sch_rules="cuda", postprocs="cuda", mutator_probs="cuda"
+            sch_rules=target.kind, postprocs=target.kind, mutator_probs=target.kind
         )
     return ms.TuneContext(
         mod=module,

@@ -74,6 +74,11 @@ class FleetMeasurer(Measurer):
         """Rows that keep every node busy, and as many that wait for the next to ask or to join."""
         return 2 * self.handout.window
 
+    @property
+    def builds_at_once(self) -> int:
+        """Twice as many in flight, which a search sees to, are a batch for every node."""
+        return max(2, self.handout.window // 2)
+
     def submit(self, candidates: Sequence[Candidate]) -> Ticket:
         if self._closing:
             raise MeasureError("a closed fleet cannot measure; create another")

@@ -19,11 +19,13 @@ from typing import Any, Self
 from tensorese.collect.farm import ISOLATED, CollectFarm, Layout, keep_off_lanes
 from tensorese.collect.fleet.check import facts_here
 from tensorese.collect.fleet.wire import KnownNouns, report
-from tensorese.measure.base import Measurer, Ticket
+from tensorese.measure.base import FINALIST, Measurer, Ticket
 from tensorese.measure.config import FarmConfig
+from tensorese.measure.farm import Farm
 from tensorese.measure.timing import TimingConfig
-from tensorese.records.nouns import Measurement, Status
-from tensorese.records.store import Store
+from tensorese.measure.tuning_farm import TuningFarm
+from tensorese.records.nouns import Measurement, Status, content_id
+from tensorese.records.store import HEAD, Store
 from tensorese.targets import Target, usable_cores
 
 _IDLE_SECS = 0.01
@@ -39,6 +41,8 @@ class NodeSettings:
     """Names the driver's store: what a host measured for one is of no use to another."""
     farm: FarmConfig = field(default_factory=FarmConfig)
     layout: Layout = ISOLATED
+    tunes: bool = False
+    """Whether for a search, by a `TuningFarm`; the layout is then of no account."""
     cores: int = 0
     """Cores it may build on; 0 for all that the process has."""
 
@@ -57,6 +61,11 @@ class NodeSettings:
     @property
     def folder(self) -> Path:
         return Path(tempfile.gettempdir()) / f"tensorese-node-{os.getuid()}-{self.run}"
+
+
+def run_of(store: Path, platform: str) -> str:
+    """What nodes know a store by: one that was made anew is another one."""
+    return content_id(str(store.resolve()), (store / HEAD).read_text(), platform)
 
 
 class NodeWorker:
@@ -111,13 +120,14 @@ class NodeWorker:
         config = settings.farm
         if 0 < settings.cores < len(usable_cores()):
             config = replace(config, build_workers=settings.cores)
-        farm = CollectFarm(
-            settings.target,
-            config,
-            platform=settings.target.platform(settings.platform),
-            journal=store,
-            layout=settings.layout,
-        )
+        platform = settings.target.platform(settings.platform)
+        farm: Farm
+        if settings.tunes:
+            farm = TuningFarm(settings.target, config, platform=platform, journal=store)
+        else:
+            farm = CollectFarm(
+                settings.target, config, platform=platform, journal=store, layout=settings.layout
+            )
         keep_off_lanes(farm.plan)
         return farm
 
@@ -125,7 +135,8 @@ class NodeWorker:
         jobs, candidates = [], []
         for row in batch:
             candidate = self.nouns.candidate(row)
-            earlier = self._earlier.pop(candidate.program.id, None)
+            again = candidate.origin == FINALIST
+            earlier = None if again else self._earlier.pop(candidate.program.id, None)
             if earlier is not None:
                 self.done[row["job"]] = earlier
                 continue
@@ -143,8 +154,10 @@ class NodeWorker:
 
 
 def _earlier(store: Store, platform: str) -> dict[str, Measurement]:
-    """By program id, measurements that no earlier driver received, or lived to write down."""
+    """By program id, measurements that no earlier driver received, or lived to write down. Turns
+    of finalists are timed anew: those that it did write down are here too."""
     if platform not in store.platforms():
         return {}
     measurements = store.measurements(platform=platform)
-    return {m.program.id: m for m in measurements if m.status is not Status.INFRA_ERROR}
+    trials = [m for m in measurements if m.origin != FINALIST]
+    return {m.program.id: m for m in trials if m.status is not Status.INFRA_ERROR}

@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import json
 import logging
 import os
 import socket
+import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tensorese.collect.fleet.check import facts_here, mismatch
 from tensorese.collect.fleet.handout import Node, NodeLost
-from tensorese.collect.fleet.measurer import Cluster
+from tensorese.collect.fleet.measurer import Cluster, FleetMeasurer
 from tensorese.collect.fleet.node import NodeSettings, NodeWorker
 from tensorese.errors import MeasureError
+from tensorese.measure.base import Journal
 from tensorese.targets import usable_cores
 
 _LOOK_SECS = 1.0  # between looks for new nodes
@@ -40,6 +44,9 @@ class RayConfig:
     patience: float = 60.0
     """Seconds without any node, after which a run gives up."""
 
+    def __str__(self) -> str:
+        return f"nodes of the Ray cluster {self.address!r}"
+
     def __post_init__(self) -> None:
         if self.address in ("auto", "local"):
             return
@@ -56,7 +63,7 @@ def import_ray() -> Any:
         import ray
     except ImportError:
         raise MeasureError(
-            "collecting over Ray needs the package ray, but it is not installed; "
+            "measuring over Ray needs the package ray, but it is not installed; "
             "pip install 'tensorese[ray]' on every host"
         ) from None
     return ray
@@ -265,8 +272,41 @@ class RayCluster(Cluster):
             self.ray.wait(ends, num_returns=len(ends), timeout=_CLOSE_SECS) if ends else None
         for node in (*self.ready.values(), *self.starting.values()):
             node.stop()
-        with contextlib.suppress(Exception):
+        # It prints what its threads have kept back.
+        with contextlib.suppress(Exception), contextlib.redirect_stdout(io.StringIO()):
             self.ray.shutdown()
+
+
+@contextlib.contextmanager
+def ray_fleet(
+    config: RayConfig,
+    settings: NodeSettings,
+    *,
+    planners: int,
+    journal: Journal | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Iterator[FleetMeasurer]:
+    """The nodes of a cluster as a measurer, as `RayCluster` has them."""
+    out: Any = _Ours(sys.stdout)
+    with contextlib.redirect_stdout(out):
+        cluster = RayCluster(config, settings, planners=planners, say=say)
+        platform = settings.target.platform(settings.platform)
+        with FleetMeasurer(cluster, platform, journal=journal, patience=config.patience) as fleet:
+            yield fleet
+
+
+class _Ours:
+    """Stdout without what Ray's threads print: pages of a dead node's log, where results belong."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        rays = threading.current_thread().name.startswith("ray_")
+        return len(text) if rays else int(self._stream.write(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def _brief(error: BaseException) -> str:

@@ -6,7 +6,7 @@ import fnmatch
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,7 +61,7 @@ def tune_tasks(
     *,
     target: Target,
     platform: Platform,
-    measurer: Measurer,
+    measurer: Measurer | Callable[[Path], Measurer],
     ranker: Ranker,
     out: Path,
     config: TuneConfig,
@@ -77,7 +77,7 @@ def tune_tasks(
     store: UserStore | None = None,
     device: str = "",
 ) -> RunOutcome:
-    """Tunes or goes on tuning. The measurer journals into the run's store.
+    """Tunes or goes on tuning. The measurer journals into the run's store, or is made for it.
 
     `started` is when the process began, on `time.monotonic`'s clock, `compiles` for how many shapes
     a library is built afterwards (time is left for it, by how long `preparing` the network took),
@@ -108,6 +108,8 @@ def tune_tasks(
     folder = RunFolder.open(out, head)
     announcer = Announcer(callbacks)
     try:
+        if not isinstance(measurer, Measurer):
+            measurer = measurer(folder.store.path)
         measurer.journal = folder.store
         ours = [TuningTask(task, platform) for task in chosen]
         reuse = Reuse.begin(store, folder, ours, platform, announcer.on_note)
