@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tensorese.errors import TargetError
+from tensorese.measure.candidates import from_module
 from tensorese.measure.cores import alone_on
 from tensorese.measure.crew import start_early
 from tensorese.measure.farm import Farm
@@ -20,8 +21,10 @@ from tensorese.measure.peak import known_peak
 from tensorese.measure.rpc_config import FleetConfig
 from tensorese.measure.tuning_farm import IN_NETWORK, TUNING, TuningFarm
 from tensorese.measure.tuning_rpc import TuningRpc
-from tensorese.records.run_folder import HEAD, INPUTS, MODEL, claim_run
+from tensorese.records.nouns import Workload
+from tensorese.records.run_folder import HEAD, INPUTS, MODEL, claim_run, recorded_ways
 from tensorese.search.contracts import Proposer, Ranker
+from tensorese.search.loop.budget import expected_trials
 from tensorese.search.loop.config import TuneConfig, TuneError
 from tensorese.search.loop.events import Announcer, Callback
 from tensorese.search.loop.first_batch import open_records
@@ -33,6 +36,8 @@ from tensorese.search.rankers.by_name import ranker_named
 from tensorese.search.rankers.guided import read_lowered
 from tensorese.targets import Target, usable_cores
 from tensorese.tvm_env import import_tvm
+
+_DECIDING = 0.1  # of a run, at most, for the other way to compute convolutions
 
 
 def tune(
@@ -154,15 +159,32 @@ def tune(
             else (ranker, "")
         )
         from tensorese.workloads import load_variants, source_of_all, tasks_of_all
+        from tensorese.workloads.either_way import choice_of, said, tasks_either_way
 
         reading = time.monotonic()
         source, arrays = _source(model, inputs)
         networks = load_variants(source, shapes=shapes, dims=dims, values=values)
         network, arrays = networks[0], _checked(networks, arrays)
-        extracted = tasks_of_all(networks, parsed.to_json(), prepack=prepack, winograd=winograd)
+        where_to = Path(out) if out is not None else default_out(network.name)
+        known = recorded_ways(where_to)
+        if known is None and (fleet is not None or tasks or not on_cpu):
+            known = ()  # on a device elsewhere, or for a part of the network, nothing is decided
+        choice = choice_of(known or ())
+        extract = functools.partial(
+            tasks_of_all, networks, parsed.to_json(), prepack=prepack, transforms=True
+        )
+        now = extract(winograd=winograd and choice)
+        preparing = time.monotonic() - reading
+        extracted, ways = tasks_either_way(
+            now,
+            choice,
+            extract,
+            known=known if winograd else (),
+            trials=_DECIDING * expected_trials(config),
+            timed=functools.partial(_latencies, farm),
+        )
         for note in filter(None, (remark, *network.notes)):
             announcer.on_note(note)
-        where_to = Path(out) if out is not None else default_out(network.name)
         stack.enter_context(claim_run(where_to))
         run = tune_tasks(
             extracted,
@@ -179,12 +201,15 @@ def tune(
             started=begun,
             records=records,
             compiles=len(networks) if compile else 0,
-            preparing=time.monotonic() - reading,
+            preparing=preparing,
             peak_gflops=peak,
             store=store,
             device="" if fleet is None else str(fleet),
+            ways=ways,
         )
         farm.close()
+        if sentence := said(choice, run.ways):
+            announcer.on_note(sentence)
         _keep(source, arrays, run.path)
         if not compile:
             return run
@@ -195,6 +220,12 @@ def tune(
         programs = {i: w.measurement.program.id for i, w in run.winners.items() if i in wrong}
         forget(store, extracted, programs)
         return dataclasses.replace(run, certificate=certificate)
+
+
+def _latencies(farm: Farm, kernels: Sequence[tuple[Workload, Any]]) -> list[float]:
+    """Of kernels as they stand; NaN for one that does not run. No trials: no store has them."""
+    candidates = [from_module(module, workload) for workload, module in kernels]
+    return [measurement.latency for measurement in farm.measure(candidates)]
 
 
 def _tune_instantly(

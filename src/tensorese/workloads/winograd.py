@@ -2,11 +2,16 @@
 
 F(m x m, 3 x 3) computes m x m outputs with (m + 2)^2 products instead of 9 m^2: 2.25 times fewer
 for m = 2, 4 times for m = 4. In exchange the data is written and read once more in between, and
-the weights grow. Which is better is decided here from the shapes, before anything is tuned.
+the weights grow. Which is better is estimated here from the shapes; `tune` measures both where the
+estimate is not sure (`either_way.py`).
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from tensorese.tvm_env import import_tvm
@@ -30,14 +35,32 @@ _INPUT, _OUTPUT = "winograd_input", "winograd_output"
 _OUT_FUSIBLE, _OPAQUE = 4, 8  # relax operator patterns
 
 
-def winograd(module: Any) -> Any:
-    """The module with convolutions replaced where that pays; NHWC and HWIO only."""
-    return rewritten(module, Winograd)
+Key = tuple[int, ...]
+"""Of a convolution: its output shape and its input channels."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The m of F(m x m, 3 x 3) for every convolution, 0 for the direct one: as it was measured, or
+    else as it is estimated."""
+
+    measured: Mapping[Key, int] = field(default_factory=dict)
+    asked: Counter[Key] = field(default_factory=Counter, compare=False)
+    """The convolutions that had the choice, and how often each."""
+
+    def tile(self, key: Key) -> int:
+        return self.measured[key] if key in self.measured else best_tile(key[:4], key[4])
+
+
+def winograd(module: Any, choice: Choice) -> Any:
+    """The module with convolutions replaced as chosen; NHWC and HWIO only."""
+    return rewritten(module, partial(Winograd, choice))
 
 
 class Winograd(NetworkRewriter):
-    def __init__(self, relax: Any, bindings: list[Any], output: Any) -> None:
+    def __init__(self, choice: Choice, relax: Any, bindings: list[Any], output: Any) -> None:
         super().__init__(relax, bindings, output)
+        self.choice = choice
         self.rules = {"relax.nn.conv2d": self.convolution}
 
     def convolution(self, call: Any, arguments: list[Any]) -> Any:
@@ -45,7 +68,9 @@ class Winograd(NetworkRewriter):
         if not self.is_constant(weight) or not _is_plain(call):
             return None
         shape = tuple(int(extent) for extent in call.ty.shape)
-        m = best_tile(shape, int(x.ty.shape[3]))
+        key = (*shape, int(x.ty.shape[3]))
+        self.choice.asked[key] += 1
+        m = self.choice.tile(key)
         if m == 0:
             return None
         top, left = int(call.attrs.padding[0]), int(call.attrs.padding[1])
@@ -72,6 +97,13 @@ def _is_plain(call: Any) -> bool:
 
 def best_tile(shape: tuple[int, ...], channels: int) -> int:
     """The m of the cheapest F(m x m, 3 x 3); 0 where the direct convolution is as good."""
+    costs = estimates(shape, channels)
+    m = min(TILES, key=costs.__getitem__)
+    return m if costs[m] < _WORTH * costs[0] else 0
+
+
+def estimates(shape: tuple[int, ...], channels: int) -> dict[int, float]:
+    """The cost of each m, 0 being direct, in multiply-adds."""
     batch, height, width, filters = shape
     pixels = batch * height * width
 
@@ -79,14 +111,12 @@ def best_tile(shape: tuple[int, ...], channels: int) -> int:
         weights = t * t * channels * filters
         return (points + _PER_WEIGHT) * weights
 
-    direct = cost(3, pixels)
-    costs = {}
+    costs = {0: cost(3, pixels)}
     for m in TILES:
         t, points = m + 2, batch * tiles(height, m) * tiles(width, m)
         moved = (2 * t * t * points + pixels) * (channels + filters)
         costs[m] = cost(t, points) + _PER_ELEMENT * moved
-    m = min(costs, key=lambda tile: costs[tile])
-    return m if costs[m] < _WORTH * direct else 0
+    return costs
 
 
 def keep_apart(module: Any) -> Any:
