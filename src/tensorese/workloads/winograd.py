@@ -32,6 +32,9 @@ _PER_WEIGHT = 16.0
 _WORTH = 0.85
 """Of the direct convolution's cost: an estimate this much lower is acted upon."""
 _INPUT, _OUTPUT = "winograd_input", "winograd_output"
+_MORE_NAMES = 2
+"""Variables of a transformed convolution, beyond the one of a direct. Kernels and their blocks are
+named after numbered variables, and programs name blocks: numbers are as if by the estimates."""
 _OUT_FUSIBLE, _OPAQUE = 4, 8  # relax operator patterns
 
 
@@ -71,14 +74,18 @@ class Winograd(NetworkRewriter):
         key = (*shape, int(x.ty.shape[3]))
         self.choice.asked[key] += 1
         m = self.choice.tile(key)
+        estimate = best_tile(shape, key[4])
         if m == 0:
+            for _ in range(_MORE_NAMES if estimate else 0):
+                self.builder.get_unique_name("lv")
             return None
+        hint = "" if estimate else "winograd"
         top, left = int(call.attrs.padding[0]), int(call.attrs.padding[1])
         values = self.constant(transformed_weight(weight.value.numpy(), m), "float32")
-        make = self.builder.emit_te
-        v = make(input_transform, x, m, shape[1:3], (top, left), primfunc_name_hint=_INPUT)
-        products = self.emit(self.relax.op.matmul(v, values))
-        return make(output_transform, products, m, shape, primfunc_name_hint=_OUTPUT)
+        emit, make = self.builder.emit, self.builder.call_te
+        transform = make(input_transform, x, m, shape[1:3], (top, left), primfunc_name_hint=_INPUT)
+        products = emit(self.relax.op.matmul(emit(transform, hint), values), hint)
+        return emit(make(output_transform, products, m, shape, primfunc_name_hint=_OUTPUT))
 
 
 def _is_plain(call: Any) -> bool:
