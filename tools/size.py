@@ -30,12 +30,12 @@ ROOMS = {
     "onboard": 490,
     "records": 3670,
     "report": 1470,
-    "search": 4700,
+    "search": 4740,
     "space": 3520,
     "training": 4060,
-    "workloads": 5530,
+    "workloads": 5670,
 }
-LINES = {"src": 52_100, "benchmarks": 9_500, "tests": 32_900}
+LINES = {"src": 52_300, "benchmarks": 9_500, "tests": 33_100}
 
 # Bytes; docs without docs/log.
 BYTES = {"benchmarks/results": 4_360_000, "docs": 156_300, "tracked files": 48_500_000}
