@@ -26,7 +26,7 @@ ROOMS = {
     "lowering": 510,
     "measure": 5550,
     "models": 3470,
-    "modules": 1195,
+    "modules": 1185,
     "onboard": 490,
     "records": 3670,
     "report": 1470,
@@ -35,10 +35,10 @@ ROOMS = {
     "training": 4060,
     "workloads": 5670,
 }
-LINES = {"src": 52_600, "benchmarks": 9_500, "tests": 33_700}
+LINES = {"src": 52_400, "benchmarks": 9_500, "tests": 33_700}
 
 # Bytes; docs without docs/log.
-BYTES = {"benchmarks/results": 4_360_000, "docs": 156_300, "tracked files": 48_500_000}
+BYTES = {"benchmarks/results": 4_900_000, "docs": 160_000, "tracked files": 49_200_000}
 
 
 def tracked(root: Path) -> list[str]:
