@@ -30,7 +30,7 @@ ROOMS = {
     "onboard": 490,
     "records": 3670,
     "report": 1470,
-    "search": 4740,
+    "search": 4750,
     "space": 3520,
     "training": 4060,
     "workloads": 5670,
