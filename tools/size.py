@@ -26,19 +26,19 @@ ROOMS = {
     "lowering": 510,
     "measure": 5550,
     "models": 3470,
-    "modules": 1155,
+    "modules": 1185,
     "onboard": 490,
-    "records": 3620,
+    "records": 3670,
     "report": 1470,
-    "search": 4680,
+    "search": 4750,
     "space": 3520,
     "training": 4060,
-    "workloads": 5500,
+    "workloads": 5670,
 }
-LINES = {"src": 52_100, "benchmarks": 9_500, "tests": 33_260}
+LINES = {"src": 52_400, "benchmarks": 9_500, "tests": 33_700}
 
 # Bytes; docs without docs/log.
-BYTES = {"benchmarks/results": 4_360_000, "docs": 156_000, "tracked files": 48_500_000}
+BYTES = {"benchmarks/results": 4_900_000, "docs": 160_000, "tracked files": 49_200_000}
 
 
 def tracked(root: Path) -> list[str]:

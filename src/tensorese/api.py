@@ -15,6 +15,7 @@ from tensorese.collect.fleet.node import NodeSettings, run_of
 from tensorese.collect.fleet.ray_cluster import RayConfig, check_reachable, ray_fleet
 from tensorese.errors import TargetError
 from tensorese.measure.base import Measurer
+from tensorese.measure.candidates import from_module
 from tensorese.measure.config import FarmConfig
 from tensorese.measure.cores import alone_on
 from tensorese.measure.crew import start_early
@@ -25,9 +26,10 @@ from tensorese.measure.peak import known_peak
 from tensorese.measure.rpc_config import FleetConfig
 from tensorese.measure.tuning_farm import IN_NETWORK, TUNING, TuningFarm
 from tensorese.measure.tuning_rpc import TuningRpc
-from tensorese.records.nouns import Platform
-from tensorese.records.run_folder import HEAD, INPUTS, MODEL, claim_run
+from tensorese.records.nouns import Platform, Workload
+from tensorese.records.run_folder import HEAD, INPUTS, MODEL, claim_run, recorded_ways
 from tensorese.search.contracts import Proposer, Ranker
+from tensorese.search.loop.budget import expected_trials
 from tensorese.search.loop.config import TuneConfig, TuneError
 from tensorese.search.loop.events import Announcer, Callback
 from tensorese.search.loop.first_batch import open_records
@@ -39,6 +41,8 @@ from tensorese.search.rankers.by_name import ranker_named
 from tensorese.search.rankers.guided import read_lowered
 from tensorese.targets import Target, usable_cores
 from tensorese.tvm_env import import_tvm
+
+_DECIDING = 0.1  # of a run, at most, for the other way to compute convolutions
 
 
 def tune(
@@ -171,15 +175,32 @@ def tune(
             else (ranker, "")
         )
         from tensorese.workloads import load_variants, source_of_all, tasks_of_all
+        from tensorese.workloads.either_way import choice_of, said, tasks_either_way
 
         reading = time.monotonic()
         source, arrays = _source(model, inputs)
         networks = load_variants(source, shapes=shapes, dims=dims, values=values)
         network, arrays = networks[0], _checked(networks, arrays)
-        extracted = tasks_of_all(networks, parsed.to_json(), prepack=prepack, winograd=winograd)
+        where_to = Path(out) if out is not None else default_out(network.name)
+        known = recorded_ways(where_to)
+        if known is None and (fleet is not None or tasks or not on_cpu):
+            known = ()  # on a device elsewhere, or for a part of the network, nothing is decided
+        choice = choice_of(known or ())
+        extract = functools.partial(
+            tasks_of_all, networks, parsed.to_json(), prepack=prepack, transforms=True
+        )
+        now = extract(winograd=winograd and choice)
+        preparing = time.monotonic() - reading
+        extracted, ways = tasks_either_way(
+            now,
+            choice,
+            extract,
+            known=known if winograd else (),
+            trials=_DECIDING * expected_trials(config),
+            timed=lambda kernels: _latencies(workers(), kernels),
+        )
         for note in filter(None, (remark, *network.notes)):
             announcer.on_note(note)
-        where_to = Path(out) if out is not None else default_out(network.name)
         stack.enter_context(claim_run(where_to))
 
         def on_nodes(store: Path) -> Measurer:
@@ -201,12 +222,15 @@ def tune(
             started=begun,
             records=records,
             compiles=len(networks) if compile else 0,
-            preparing=time.monotonic() - reading,
+            preparing=preparing,
             peak_gflops=peak,
             store=store,
             device="" if fleet is None else str(fleet),
+            ways=ways,
         )
         measuring.close()
+        if sentence := said(choice, run.ways):
+            announcer.on_note(sentence)
         _keep(source, arrays, run.path)
         if not compile:
             return run
@@ -231,6 +255,12 @@ def _on_nodes(
     name = run_of(store, platform.name)
     settings = NodeSettings(target=target, platform=platform.name, run=name, farm=farm, tunes=True)
     return ray_fleet(cluster, settings, planners=1, say=say)  # it is the search that plans
+
+
+def _latencies(farm: Farm, kernels: Sequence[tuple[Workload, Any]]) -> list[float]:
+    """Of kernels as they stand; NaN for one that does not run. No trials: no store has them."""
+    candidates = [from_module(module, workload) for workload, module in kernels]
+    return [measurement.latency for measurement in farm.measure(candidates)]
 
 
 def _tune_instantly(

@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 
 from deploy_support import export, make_run
+from tensorese import api
 from tensorese.deploy import DeployError, bench_run, compile_run, load
 from tensorese.deploy import compile as compiling
 from tensorese.deploy.compile import Timing
+from tensorese.search.loop import either_way
+from tensorese.search.loop.events import Callback
 from tensorese.tvm_env import import_tvm
 from tensorese.workloads import winograd
 
@@ -79,6 +82,42 @@ def test_it_is_verified_against_the_direct_network_and_called(
     assert np.abs(load(run)(x) - load(direct)(x)).max() < 1e-4
     result = bench_run(run, timing=QUICK, unpacked=True)
     assert result["latency"].keys() >= {"tuned", "untuned", "unpacked"}
+
+
+@pytest.mark.parametrize(("secs", "m"), [(1.0, 0), (1e-12, 4)])
+def test_what_was_measured_decides_and_the_library_is_verified(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secs: float, m: int
+) -> None:
+    """The transforms take as long as the test says: then every convolution goes directly."""
+    timed: list[int] = []
+
+    def latencies(farm: Any, kernels: list[Any]) -> list[float]:
+        timed.append(len(kernels))
+        return [secs] * len(kernels)
+
+    monkeypatch.setattr(api, "_latencies", latencies)
+    monkeypatch.setattr(api, "_DECIDING", 0.5)
+    monkeypatch.setattr(either_way, "_NOISE", 0.05 if m == 0 else 1.0)  # else chance decides
+    options: dict[str, Any] = {"trials": 24, "ranker": "none", "compile": False}
+    notes: list[str] = []
+
+    class Watch(Callback):
+        def on_note(self, text: str) -> None:
+            notes.append(text)
+
+    run = api.tune(str(model), out=tmp_path / "run", callbacks=[Watch()], **options)
+    (one,) = run.ways
+    assert timed == [3] and one.decided and one.ways[0].m == m
+    assert f"{2 if m else 0} of 2 convolutions by Winograd's algorithm, 2 decided by measuring" in (
+        notes
+    )
+    certificate = compile_run(run.path, timing=QUICK)
+    assert certificate["winograd"] is (m == 4)
+    assert certificate["ways"] == [one.to_dict()]
+    assert one.ways[0].calls.keys() <= certificate["tasks"]["tuned"].keys()
+    assert certificate["verification"]["against"]["untuned"]["passed"]
+    again = api.tune(str(model), out=tmp_path / "run", **options)
+    assert (again.trials, again.ways, timed) == (run.trials, run.ways, [3])
 
 
 def test_a_wrong_kernel_is_found_among_its_own(

@@ -10,8 +10,15 @@ import pytest
 
 from tensorese.errors import StoreError, TensoreseError
 from tensorese.records.nouns import Sketch, Workload
-from tensorese.records.run_entries import BestProgram, Pending, PendingRow, RunHead
-from tensorese.records.run_folder import RunFolder, RunFolderError
+from tensorese.records.run_entries import (
+    BestProgram,
+    EitherWay,
+    Pending,
+    PendingRow,
+    RunHead,
+    Way,
+)
+from tensorese.records.run_folder import RunFolder, RunFolderError, recorded_ways
 
 pytestmark = pytest.mark.null
 
@@ -89,6 +96,25 @@ def test_another_run_is_refused_with_both_values(
         RunFolder.open(tmp_path / "run", head(**changed))
     assert all(value in str(caught.value) for value in both)
     assert (tmp_path / "run" / "run.json").read_text() == before
+
+
+def test_how_convolutions_are_computed_is_kept(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert recorded_ways(run) is None
+    tasks = [{"workload": id_, "name": id_, "weight": n} for id_, n in (("aa", 2), ("bb", 1))]
+    folder = RunFolder.open(run, head(tasks=tasks, config={"winograd": True}))
+    assert recorded_ways(run) == (), "a run that decides nothing goes on so"
+    ways = (Way(m=4, calls={"aa": 2}), Way(m=0, calls={"bb": 1}, secs=1.0))
+    one = EitherWay(key=(1, 8, 8, 16, 16), ways=ways, decided=True)
+    folder.choose([one], {"aa": 0}, 3.0)
+    written = json.loads((run / "run.json").read_text())
+    assert [task["weight"] for task in written["tasks"]] == [0, 1]
+    assert written["seconds"] == 3.0 and recorded_ways(run) == (one,)
+    config = {"winograd": False}
+    with pytest.raises(TensoreseError, match="winograd True, but now it is False"):
+        RunFolder.open(run, head(tasks=tasks[:1], config=config))
+    (run / "run.json").write_text('{"config": {"winograd": [{"key": 3}]}}')
+    assert recorded_ways(run) == ()
 
 
 def test_a_renamed_model_file_with_the_same_tasks_goes_on(tmp_path: Path) -> None:

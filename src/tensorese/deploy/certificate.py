@@ -40,6 +40,7 @@ def certificate_of(builts: Sequence[Built], library: Path) -> dict[str, Any]:
         },
         **({"signatures": [one.signature.to_dict() for one in builts]} if builts[1:] else {}),
         **({"device": run.device} if run.device else {}),
+        **({"ways": [one.to_dict() for one in run.ways]} if run.ways else {}),
         **_unmeasured(run),
         **_known(built),
     }

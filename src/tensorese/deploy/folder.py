@@ -14,9 +14,11 @@ import numpy as np
 
 from tensorese.deploy.arrays import Array
 from tensorese.deploy.errors import DeployError
-from tensorese.records.run_entries import BestProgram
+from tensorese.records.run_entries import BestProgram, EitherWay, ways_in
 from tensorese.records.run_folder import INPUTS, LIBRARY, RunFolder
 from tensorese.records.user_store import Known, read_known
+from tensorese.workloads.either_way import choice_of
+from tensorese.workloads.winograd import Choice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +37,8 @@ class TunedRun:
     """Whether its tasks leave the order of constant weights to the schedule."""
     winograd: bool = False
     """Whether convolutions may go by Winograd's algorithm; runs of before did not."""
+    ways: tuple[EitherWay, ...] = ()
+    """Of convolutions that the run had to decide on."""
     judged_for: str = ""
     """The platform that the model which chose unmeasured programs speaks for."""
     device: str = ""
@@ -49,6 +53,11 @@ class TunedRun:
     @property
     def kind(self) -> str:
         return str(json.loads(self.target)["kind"])
+
+    @property
+    def choice(self) -> bool | Choice:
+        """How its convolutions are computed."""
+        return self.winograd and choice_of(self.ways)
 
     @property
     def library(self) -> Path:
@@ -70,6 +79,7 @@ def read_run(path: str | os.PathLike[str]) -> TunedRun:
             best=folder.best(),
             prepack=bool(config.get("prepack", True)),
             winograd=bool(config.get("winograd", False)),
+            ways=ways_in(config),
             judged_for=str(config.get("judged_for", "")),
             device=str(config.get("device", "")),
             known=read_known(folder),

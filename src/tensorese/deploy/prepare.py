@@ -39,7 +39,7 @@ def prepare_shapes(
         (one,) = networks
         networks = [replace(one, given={**one.given, **checked_inputs(one, run.inputs)})]
     modules = [
-        prepare(one.module, run.target, prepack=run.prepack, winograd=run.winograd)
+        prepare(one.module, run.target, prepack=run.prepack, winograd=run.choice)
         for one in networks
     ]
     whole = merged(modules)

@@ -9,6 +9,7 @@ postprocessors derived; that tail is kept aside.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, TypeAlias
 
 from tensorese.language.primitive import (
@@ -34,6 +35,7 @@ POSTPROC = "EnterPostproc"
 RENAMED = {"GetBlock": "GetSBlock"}
 # Attributes that 0.27 writes and older TVM left out, by kind: the full list of defaults.
 DEFAULT_ATTRIBUTES: dict[str, tuple[int, ...]] = {"Split": (1, 0)}
+_NUMBERED = re.compile(r'"lv\d+_')
 
 
 class _Reader:
@@ -135,6 +137,12 @@ def write_trace(sentence: Sentence, tail: str = "") -> Trace:
         instructions.append([p.form.kind, inputs, attributes, outputs])
         decisions.extend([index, value] for value in decision)
     return add_tail([instructions, decisions], tail)
+
+
+def unnumbered(body: str) -> str:
+    """A sketch's body without the numbers of the Relax values that some blocks are named after:
+    those tell where in its network an operator stands, and so differ between like tasks."""
+    return _NUMBERED.sub('"lv_', body)
 
 
 def split_trace(trace: Trace) -> tuple[str, Slots, tuple[int, ...], str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tensorese.records.nouns import Program, Sketch, Workload, content_id
@@ -87,6 +87,45 @@ class Pending:
     def from_dict(cls, entry: Mapping[str, Any]) -> Pending:
         rows = [PendingRow.from_dict(row) for row in entry["rows"]]
         return cls(number=int(entry["number"]), task=str(entry["task"]), rows=rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """A convolution by F(m x m, 3 x 3), or computed directly where `m` is 0."""
+
+    m: int
+    calls: Mapping[str, int]
+    """Of tasks that the other way does not have, by workload id."""
+    fixed: float = 0.0
+    """Seconds of its transforms, which have nothing to tune, in one run of the network."""
+    secs: float | None = None
+    """Tasks and transforms together, once they were measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EitherWay:
+    """A convolution, and two ways to compute it: what the network does, and what it might."""
+
+    key: tuple[int, ...]
+    """Output shape and input channels."""
+    ways: tuple[Way, Way]
+    decided: bool = False
+    """By measuring; until then an estimate says which is first."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, entry: Mapping[str, Any]) -> EitherWay:
+        first, second = (Way(**way) for way in entry["ways"])
+        key = tuple(int(extent) for extent in entry["key"])
+        return cls(key=key, ways=(first, second), decided=bool(entry["decided"]))
+
+
+def ways_in(config: Mapping[str, Any]) -> tuple[EitherWay, ...]:
+    """Of a run's settings; none where nothing was to be decided."""
+    entries = config.get("winograd")
+    return tuple(map(EitherWay.from_dict, entries)) if isinstance(entries, list) else ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,14 @@ from typing import Any
 from tensorese.errors import StoreError, TensoreseError
 from tensorese.records.claims import Claim, InUse
 from tensorese.records.journal import write_error
-from tensorese.records.run_entries import VERSION, BestProgram, Pending, RunHead
+from tensorese.records.run_entries import (
+    VERSION,
+    BestProgram,
+    EitherWay,
+    Pending,
+    RunHead,
+    ways_in,
+)
 from tensorese.records.store import Store
 
 HEAD = "run.json"
@@ -173,6 +180,16 @@ class RunFolder:
         self.head = {**self.head, "state": state, "seconds": round(seconds, 3)}
         write_text(self.path / HEAD, json.dumps(self.head, indent=1) + "\n")
 
+    def choose(self, ways: Sequence[EitherWay], weights: Mapping[str, int], seconds: float) -> None:
+        """Which convolutions the network computes how from now on, and so which tasks it has."""
+        config = {**self.head["config"], "winograd": [one.to_dict() for one in ways]}
+        tasks = [
+            {**task, "weight": weights.get(task["workload"], task["weight"])}
+            for task in self.head["tasks"]
+        ]
+        self.head = {**self.head, "config": config, "tasks": tasks}
+        self.write_state("running", seconds)
+
     def begin(self, pending: Pending) -> None:
         """Before anything of it is measured: a killed run then measures the same again."""
         self.pending.append(pending)
@@ -226,6 +243,16 @@ class RunFolder:
             path.replace(aside)
             write_text(path, "".join(json.dumps(batch) + "\n" for batch in whole))
             self.repairs.append(f"{damaged} damaged lines of {path} were set aside in {aside.name}")
+
+
+def recorded_ways(path: Path) -> tuple[EitherWay, ...] | None:
+    """What a run that was begun is deciding or has decided; None where there is none."""
+    if not (path / HEAD).exists():
+        return None
+    try:
+        return ways_in(RunFolder(path, {}).optional(HEAD).get("config", {}))
+    except _WRONG:
+        return ()  # whoever opens the run says what is damaged
 
 
 def claim_run(path: Path) -> Claim:
@@ -330,7 +357,7 @@ def _check_same(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> N
     ids = [sorted(task["workload"] for task in head["tasks"]) for head in (old, new)]
     if ids[0] != ids[1]:
         for key, once in _SHAPING.items():
-            settings = [head.get("config", {}).get(key, once) for head in (old, new)]
+            settings = [bool(head.get("config", {}).get(key, once)) for head in (old, new)]
             if settings[0] != settings[1] and old["model"] == new["model"]:
                 refuse(key, *settings)
         names = [f"{head['model']} ({len(head['tasks'])} tasks)" for head in (old, new)]

@@ -7,12 +7,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from tensorese.features.base import FeatureSet
+from tensorese.language.metaschedule import unnumbered
 from tensorese.records.nouns import Measurement, Platform, Program, Sketch, Status, Workload
 from tensorese.space.decisions import DecisionSpace
 from tensorese.space.space import TaskSpace
@@ -49,6 +50,10 @@ class Proposal:
     score: float = math.nan
 
 
+def _key(sketch: Sketch) -> tuple[Any, ...]:
+    return sketch.dialect, unnumbered(sketch.body), sketch.slots
+
+
 class TaskState:
     """What is known about one task: its space and every trial, those in flight included."""
 
@@ -67,7 +72,7 @@ class TaskState:
         self.replayed: set[int] = set()
         """Sketches that are drawn by replay; each is logged once."""
         self._computed: dict[int, DecisionSpace] = {}
-        self._sketch_of = {s.sketch.id: i for i, s in enumerate(space.sketches)}
+        self._sketch_of = {_key(s.sketch): i for i, s in enumerate(space.sketches)}
 
     def rng(self, seed: int) -> np.random.Generator:
         """Random numbers of the batch that is proposed now.
@@ -100,8 +105,12 @@ class TaskState:
 
     def place(self, program: Program) -> tuple[int, DecisionRow] | None:
         """Where a program lies in the space; None when its sketch is not one of the task's."""
-        index = self._sketch_of.get(program.sketch.id)
+        index = self.sketch_like(program.sketch)
         return None if index is None else (index, program.decisions)
+
+    def sketch_like(self, sketch: Sketch) -> int | None:
+        """Which of the task's sketches it is, here or where another network has this task."""
+        return self._sketch_of.get(_key(sketch))
 
     @property
     def best(self) -> Measurement | None:

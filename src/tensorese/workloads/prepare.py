@@ -16,7 +16,7 @@ from tensorese.workloads.errors import NetworkError, first_line
 from tensorese.workloads.masks import keep_masks_apart
 from tensorese.workloads.regroup import regroup
 from tensorese.workloads.simplify import simplify
-from tensorese.workloads.winograd import keep_apart
+from tensorese.workloads.winograd import Choice, keep_apart
 from tensorese.workloads.winograd import winograd as by_winograd
 
 # Channels innermost: vectors run along channels and neighbouring pixels share them.
@@ -29,13 +29,16 @@ _LAYOUTS = {
 }
 
 
-def prepare(module: Any, target: str, *, prepack: bool = True, winograd: bool = False) -> Any:
+def prepare(
+    module: Any, target: str, *, prepack: bool = True, winograd: bool | Choice = False
+) -> Any:
     """Fused, folded and re-laid-out: Relax calls to the TIR functions that are tuned.
 
     `target` is canonical JSON (`tensorese.targets.Target.to_json`). On a CPU, constant weights
     are marked free for re-layout: `RewriteLayout` may then choose their order with the schedule,
     and deploy packs them once, at compile time. Without `prepack` they keep the network's order.
-    With `winograd`, 3x3 convolutions on a CPU go by that algorithm where it pays.
+    With `winograd`, 3x3 convolutions on a CPU go by that algorithm where it seems to pay, or as a
+    `Choice` says.
     """
     kind = str(json.loads(target)["kind"])
     tvm = import_tvm()  # no kernel of the target is made here: none of its intrinsics are needed
@@ -45,7 +48,8 @@ def prepare(module: Any, target: str, *, prepack: bool = True, winograd: bool = 
             module = _without_fail(rewriting, module)
         module = _without_fail(partial(regroup, whole_vectors=kind == "llvm"), module)
         if kind == "llvm" and winograd:
-            module = _without_fail(by_winograd, module)
+            choice = winograd if isinstance(winograd, Choice) else Choice()
+            module = _without_fail(partial(by_winograd, choice=choice), module)
         masks = [tvm.transform.module_pass(lambda m, _: keep_masks_apart(m), opt_level=0)]
         passes = [
             transform.DecomposeOpsForInference(),

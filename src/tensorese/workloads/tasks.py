@@ -14,6 +14,7 @@ from tensorese.workloads.errors import NetworkError
 from tensorese.workloads.network import Network
 from tensorese.workloads.operators import operator_class
 from tensorese.workloads.prepare import prepare
+from tensorese.workloads.winograd import Choice
 from tensorese.workloads.winograd_kernels import is_transform
 
 # Calls a prepared function may keep: they only pass memory on.
@@ -21,29 +22,44 @@ _PLUMBING = ("relax.call_", "relax.shape", "relax.memory", "relax.builtin", "rel
 
 
 def tasks_of(
-    network: Network, target: str, *, prepack: bool = True, winograd: bool = False
+    network: Network,
+    target: str,
+    *,
+    prepack: bool = True,
+    winograd: bool | Choice = False,
+    transforms: bool = False,
 ) -> list[Task]:
-    """The tasks of `prepare(network.module, target)`, costliest share of the FLOPs first."""
+    """The tasks of `prepare(network.module, target)`, costliest share of the FLOPs first.
+
+    Winograd's transforms have one schedule each: there is nothing to decide, unless somebody wants
+    to know of them.
+    """
     tvm = import_tvm()  # no kernel is made here: no intrinsics of the target are needed
     prepared = prepare(network.module, target, prepack=prepack, winograd=winograd)
     _check_lowered(tvm, network.name, prepared["main"])
     from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 
     extracted = extract_tasks(prepared, tvm.target.Target(json.loads(target)))
-    # Winograd's transforms have one schedule each: there is nothing to decide.
-    open_ = [task for task in extracted if not is_transform(task.dispatched[0])]
+    open_ = [task for task in extracted if transforms or not is_transform(task.dispatched[0])]
     tasks = [_task(tvm, task, target) for task in open_]
     return sorted(tasks, key=lambda task: (-task.weight * task.flops, task.name))
 
 
 def tasks_of_all(
-    networks: Sequence[Network], target: str, *, prepack: bool = True, winograd: bool = False
+    networks: Sequence[Network],
+    target: str,
+    *,
+    prepack: bool = True,
+    winograd: bool | Choice = False,
+    transforms: bool = False,
 ) -> list[Task]:
     """The tasks of a network at several shapes; what they have in common is there once, with the
     weights of all."""
     together: dict[str, Task] = {}
     for network in networks:
-        for task in tasks_of(network, target, prepack=prepack, winograd=winograd):
+        for task in tasks_of(
+            network, target, prepack=prepack, winograd=winograd, transforms=transforms
+        ):
             before = together.get(task.workload.id)
             weight = task.weight + (before.weight if before else 0)
             together[task.workload.id] = replace(task, weight=weight)

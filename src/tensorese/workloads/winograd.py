@@ -2,11 +2,16 @@
 
 F(m x m, 3 x 3) computes m x m outputs with (m + 2)^2 products instead of 9 m^2: 2.25 times fewer
 for m = 2, 4 times for m = 4. In exchange the data is written and read once more in between, and
-the weights grow. Which is better is decided here from the shapes, before anything is tuned.
+the weights grow. Which is better is estimated here from the shapes; `tune` measures both where the
+estimate is not sure (`either_way.py`).
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from tensorese.tvm_env import import_tvm
@@ -27,17 +32,38 @@ _PER_WEIGHT = 16.0
 _WORTH = 0.85
 """Of the direct convolution's cost: an estimate this much lower is acted upon."""
 _INPUT, _OUTPUT = "winograd_input", "winograd_output"
+_MORE_NAMES = 2
+"""Variables of a transformed convolution, beyond the one of a direct. Kernels and their blocks are
+named after numbered variables, and programs name blocks: numbers are as if by the estimates."""
 _OUT_FUSIBLE, _OPAQUE = 4, 8  # relax operator patterns
 
 
-def winograd(module: Any) -> Any:
-    """The module with convolutions replaced where that pays; NHWC and HWIO only."""
-    return rewritten(module, Winograd)
+Key = tuple[int, ...]
+"""Of a convolution: its output shape and its input channels."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The m of F(m x m, 3 x 3) for every convolution, 0 for the direct one: as it was measured, or
+    else as it is estimated."""
+
+    measured: Mapping[Key, int] = field(default_factory=dict)
+    asked: Counter[Key] = field(default_factory=Counter, compare=False)
+    """The convolutions that had the choice, and how often each."""
+
+    def tile(self, key: Key) -> int:
+        return self.measured[key] if key in self.measured else best_tile(key[:4], key[4])
+
+
+def winograd(module: Any, choice: Choice) -> Any:
+    """The module with convolutions replaced as chosen; NHWC and HWIO only."""
+    return rewritten(module, partial(Winograd, choice))
 
 
 class Winograd(NetworkRewriter):
-    def __init__(self, relax: Any, bindings: list[Any], output: Any) -> None:
+    def __init__(self, choice: Choice, relax: Any, bindings: list[Any], output: Any) -> None:
         super().__init__(relax, bindings, output)
+        self.choice = choice
         self.rules = {"relax.nn.conv2d": self.convolution}
 
     def convolution(self, call: Any, arguments: list[Any]) -> Any:
@@ -45,15 +71,21 @@ class Winograd(NetworkRewriter):
         if not self.is_constant(weight) or not _is_plain(call):
             return None
         shape = tuple(int(extent) for extent in call.ty.shape)
-        m = best_tile(shape, int(x.ty.shape[3]))
+        key = (*shape, int(x.ty.shape[3]))
+        self.choice.asked[key] += 1
+        m = self.choice.tile(key)
+        estimate = best_tile(shape, key[4])
         if m == 0:
+            for _ in range(_MORE_NAMES if estimate else 0):
+                self.builder.get_unique_name("lv")
             return None
+        hint = "" if estimate else "winograd"
         top, left = int(call.attrs.padding[0]), int(call.attrs.padding[1])
         values = self.constant(transformed_weight(weight.value.numpy(), m), "float32")
-        make = self.builder.emit_te
-        v = make(input_transform, x, m, shape[1:3], (top, left), primfunc_name_hint=_INPUT)
-        products = self.emit(self.relax.op.matmul(v, values))
-        return make(output_transform, products, m, shape, primfunc_name_hint=_OUTPUT)
+        emit, make = self.builder.emit, self.builder.call_te
+        transform = make(input_transform, x, m, shape[1:3], (top, left), primfunc_name_hint=_INPUT)
+        products = emit(self.relax.op.matmul(emit(transform, hint), values), hint)
+        return emit(make(output_transform, products, m, shape, primfunc_name_hint=_OUTPUT))
 
 
 def _is_plain(call: Any) -> bool:
@@ -72,6 +104,13 @@ def _is_plain(call: Any) -> bool:
 
 def best_tile(shape: tuple[int, ...], channels: int) -> int:
     """The m of the cheapest F(m x m, 3 x 3); 0 where the direct convolution is as good."""
+    costs = estimates(shape, channels)
+    m = min(TILES, key=costs.__getitem__)
+    return m if costs[m] < _WORTH * costs[0] else 0
+
+
+def estimates(shape: tuple[int, ...], channels: int) -> dict[int, float]:
+    """The cost of each m, 0 being direct, in multiply-adds."""
     batch, height, width, filters = shape
     pixels = batch * height * width
 
@@ -79,14 +118,12 @@ def best_tile(shape: tuple[int, ...], channels: int) -> int:
         weights = t * t * channels * filters
         return (points + _PER_WEIGHT) * weights
 
-    direct = cost(3, pixels)
-    costs = {}
+    costs = {0: cost(3, pixels)}
     for m in TILES:
         t, points = m + 2, batch * tiles(height, m) * tiles(width, m)
         moved = (2 * t * t * points + pixels) * (channels + filters)
         costs[m] = cost(t, points) + _PER_ELEMENT * moved
-    m = min(costs, key=lambda tile: costs[tile])
-    return m if costs[m] < _WORTH * direct else 0
+    return costs
 
 
 def keep_apart(module: Any) -> Any:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tensorese.search.loop.budget import Budget
+from tensorese.search.loop.budget import Budget, expected_trials
 from tensorese.search.loop.config import TuneConfig
 from tensorese.search.loop.scheduler import Progress
 
@@ -79,3 +79,10 @@ def test_every_task_gets_three_trials_where_they_suffice() -> None:
     assert budget(10).first_batch(20) == 30
     by_trials = [Budget(config=TuneConfig(trials=n), started=0.0, earlier=0.0) for n in (8, 40, 10)]
     assert [one.first_batch(10) for one in by_trials] == [1, 3, 1]
+
+
+def test_how_many_trials_a_run_is_expected_to_have() -> None:
+    assert expected_trials(TuneConfig(trials=100)) == 100
+    assert expected_trials(TuneConfig(minutes=2)) == 240
+    assert expected_trials(TuneConfig(trials=100, minutes=0.5)) == 60
+    assert expected_trials(TuneConfig()) == 1200

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ import pytest
 from tensorese.errors import MeasureError, TensoreseError
 from tensorese.measure.base import Measurer
 from tensorese.records.nouns import Status
+from tensorese.records.run_entries import EitherWay, Way
+from tensorese.records.run_folder import recorded_ways
 from tensorese.records.store import Store
 from tensorese.records.task import Task
 from tensorese.search.loop import tuner
@@ -284,6 +287,68 @@ def test_stopped_anywhere_and_resumed_is_the_same_run(
     assert len(ranker.told) == 32, "the ranker learns from the earlier sitting too"
     best = [json.loads((tmp_path / run / "best.json").read_text()) for run in ("whole", "parts")]
     assert best[0] == best[1]
+
+
+def either(tasks: list[Task], fixed: float) -> list[EitherWay]:
+    """The first task, or the last one, which takes a thousandth of a second or two."""
+    first, other = (one.workload.id for one in (tasks[0], tasks[2]))
+    ways = (Way(m=4, calls={first: 3}, fixed=fixed), Way(m=0, calls={other: 1}))
+    return [EitherWay(key=(1, 8, 8, 16, 16), ways=ways)]
+
+
+@pytest.mark.parametrize(("fixed", "chosen"), [(0.0, 0), (9e-3, 0), (-9e-3, 4)])
+def test_the_way_that_was_measured_faster_is_tuned_on_and_kept(
+    tasks: list[Task], tmp_path: Path, fixed: float, chosen: int
+) -> None:
+    tasks = [*tasks[:2], replace(tasks[2], weight=0)]
+    ended: list[str] = []
+
+    class Watch(Callback):
+        def on_end(self, event: Ended) -> None:
+            ended.extend(line.workload for line in event.tasks)
+
+    run = tune(tasks, tmp_path / "run", trials=60, ways=either(tasks, fixed), callbacks=[Watch()])
+    ids = [one.workload.id for one in tasks]
+    kept, left = (ids[2], ids[0]) if chosen == 0 else (ids[0], ids[2])
+    (one,) = run.ways
+    assert one.decided and one.ways[0].m == chosen
+    head = json.loads((run.path / "run.json").read_text())
+    assert {row["workload"]: row["weight"] for row in head["tasks"]}[left] == 0
+    assert recorded_ways(run.path) == (one,)
+    best = json.loads((run.path / "best.json").read_text())
+    assert best.keys() == run.winners.keys() == set(ended) == {ids[1], kept}
+    assert {entry["weight"] for entry in best.values()} == {1, 1 if chosen == 0 else 3}
+    lines = [json.loads(x) for x in (run.path / "batches.jsonl").read_text().splitlines()]
+    visited = [line["task"] for line in lines]
+    handful = lines[visited.index(ids[2])]["proposed"]
+    assert run.trials == 60 and len(handful) == 4 and kept in visited[-3:]
+    last = len(visited) - visited[::-1].index(left)
+    assert last <= visited.index(ids[2]) + 2, "but for what was in flight, nothing more"
+
+
+@pytest.mark.parametrize("after", [3, 9, 25, 40])
+def test_a_run_that_decides_is_the_same_when_it_was_stopped(
+    tasks: list[Task], tmp_path: Path, after: int
+) -> None:
+    tasks = [*tasks[:2], replace(tasks[2], weight=0)]
+    tune(tasks, tmp_path / "whole", trials=48, ways=either(tasks, 9e-3))
+    with pytest.raises(KeyboardInterrupt):
+        tune(
+            tasks,
+            tmp_path / "parts",
+            KilledInABatch(after),
+            trials=48,
+            ways=either(tasks, 9e-3),
+        )
+    ways = recorded_ways(tmp_path / "parts")
+    assert ways
+    if ways[0].decided:  # as the network is extracted then
+        tasks = [replace(tasks[0], weight=0), tasks[1], replace(tasks[2], weight=1)]
+    tune(tasks, tmp_path / "parts", trials=48, ways=ways)
+    assert trials_of(tmp_path / "parts") == trials_of(tmp_path / "whole")
+    best = [json.loads((tmp_path / run / "best.json").read_text()) for run in ("whole", "parts")]
+    assert best[0] == best[1]
+    assert recorded_ways(tmp_path / "parts") == recorded_ways(tmp_path / "whole")
 
 
 def test_a_limit_that_was_lowered_holds_for_what_was_begun(

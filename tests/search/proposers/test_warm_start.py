@@ -46,6 +46,13 @@ def test_the_best_of_the_same_task_come_first(store: Store) -> None:
     assert not {(p.sketch, p.row) for p in again} & {(p.sketch, p.row) for p in found}
 
 
+def test_a_block_may_be_named_after_another_place_in_another_network(store: Store) -> None:
+    there, here = (task_state(toy_space(name=name)) for name in ("lv7_red", "lv86_red"))
+    _fill(store, there)
+    assert {p.origin for p in seeds(here, store, 4)} == {"store"}
+    assert here.sketch_like(toy_space(name="lv7_mean").sketch) is None
+
+
 def test_relatives_are_fitted_to_the_extents(store: Store) -> None:
     other = task_state(extents=SMALL)
     _fill(store, other, 40)

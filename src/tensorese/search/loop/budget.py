@@ -42,13 +42,9 @@ class Budget:
     def first_batch(self, tasks: int) -> int:
         """Candidates of a task's first batch, so that first visits take half the run at most, but
         where trials suffice every task gets `FEWEST`."""
-        each, least = 1 << 30, FEWEST
-        if self.config.trials is not None:
-            each = self.config.trials // (2 * tasks)
-            least = min(least, self.config.trials // tasks)
-        if self.config.limit_secs is not None:
-            each = min(each, int(self.config.limit_secs * _TRIALS_A_SECOND / (2 * tasks)))
-        return max(1, least, each)
+        trials = self.config.trials
+        least = FEWEST if trials is None else min(FEWEST, trials // tasks)
+        return max(1, least, int(expected_trials(self.config) / (2 * tasks)))
 
     def trials_left(self, used: int) -> int:
         return 1 << 60 if self.config.trials is None else max(0, self.config.trials - used)
@@ -99,6 +95,12 @@ class Budget:
         if self.config.trials is not None and used and spent > 0:
             guesses.append(self.trials_left(used) * spent / used)
         return min(guesses) + self.ending(tasks) if guesses else None
+
+
+def expected_trials(config: TuneConfig) -> float:
+    """Of the whole run, roughly, as its limits allow."""
+    by_time = math.inf if config.limit_secs is None else config.limit_secs * _TRIALS_A_SECOND
+    return by_time if config.trials is None else min(config.trials, by_time)
 
 
 def _builds(tasks: Sequence[Progress]) -> float:

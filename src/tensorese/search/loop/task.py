@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tensorese.measure.base import Candidate
@@ -74,6 +75,11 @@ class TuningTask:
             for measurement in self.measurements:
                 self._state.add(measurement)
         return self._state
+
+    def weigh(self, weight: int) -> None:
+        """The network runs it so often from now on."""
+        self.task = replace(self.task, weight=weight)
+        self.progress.weight = weight
 
     def add(self, measurements: Sequence[Measurement]) -> None:
         self.measurements.extend(measurements)

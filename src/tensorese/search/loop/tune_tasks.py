@@ -16,7 +16,7 @@ from tensorese import interrupts
 from tensorese.errors import did_you_mean
 from tensorese.measure.base import Measurer
 from tensorese.records.nouns import Platform
-from tensorese.records.run_entries import RunHead
+from tensorese.records.run_entries import EitherWay, RunHead
 from tensorese.records.run_folder import RunFolder
 from tensorese.records.store import Store
 from tensorese.records.user_store import UserStore
@@ -54,6 +54,8 @@ class RunOutcome:
     """Seconds of earlier sittings."""
     certificate: dict[str, Any] = field(default_factory=dict)
     """Of the library, once it was built: verification and end-to-end latencies."""
+    ways: Sequence[EitherWay] = ()
+    """What was, or is still to be, decided about convolutions."""
 
 
 def tune_tasks(
@@ -76,6 +78,7 @@ def tune_tasks(
     peak_gflops: float | None = None,
     store: UserStore | None = None,
     device: str = "",
+    ways: Sequence[EitherWay] = (),
 ) -> RunOutcome:
     """Tunes or goes on tuning. The measurer journals into the run's store, or is made for it.
 
@@ -84,7 +87,7 @@ def tune_tasks(
     `records` are of earlier runs, `peak_gflops` is the machine's. A `proposer` by name is guided by
     `ranker`; one that is an object has a ranker of its own. What other runs left in `store` is not
     tuned again, and what this one finds is added to it. `device` says where programs are timed, if
-    not here.
+    not here. `ways` are to be decided between, by their tasks.
     """
     if target.is_cpu:
         ranker = BuildCostRanker(ranker)
@@ -101,6 +104,7 @@ def tune_tasks(
             "ranker": ranker.name,
             "proposer": proposer.name,
             **({"device": device} if device else {}),
+            **({"winograd": [one.to_dict() for one in ways]} if ways else {}),
         },
         peak_gflops=peak_gflops,
     )
@@ -131,6 +135,7 @@ def tune_tasks(
             records=records,
             announcer=announcer,
             reuse=reuse,
+            ways=ways,
         )
         with _interruptible(tuner, announcer):
             winners = tuner.run()
@@ -146,6 +151,7 @@ def tune_tasks(
         seconds=float(folder.head["seconds"]),
         winners=winners,
         earlier=tuner.budget.earlier,
+        ways=tuner.ways,
     )
 
 

@@ -20,13 +20,14 @@ from typing import Any
 from tensorese.measure.base import FINALIST, Cancelled, Measurer, Ticket, require_success
 from tensorese.measure.faults import FaultsInARow
 from tensorese.records.nouns import Measurement, Status
-from tensorese.records.run_entries import Pending
+from tensorese.records.run_entries import EitherWay, Pending
 from tensorese.records.run_folder import BEST, RunFolder
 from tensorese.records.store import Store
 from tensorese.search.contracts import Proposal, Proposer
 from tensorese.search.loop import announce
 from tensorese.search.loop.budget import FEWEST, Budget
 from tensorese.search.loop.config import TuneConfig, TuneError
+from tensorese.search.loop.either_way import settled
 from tensorese.search.loop.events import Announcer, BatchDone, Ended
 from tensorese.search.loop.finalists import Winner, affordable, leaders, remeasure
 from tensorese.search.loop.first_batch import Learnt, first_rows
@@ -73,8 +74,11 @@ class Tuner:
         records: Sequence[Store] = (),
         announcer: Announcer | None = None,
         reuse: Reuse | None = None,
+        ways: Sequence[EitherWay] = (),
     ) -> None:
         self.tasks = list(tasks)
+        self.ways = list(ways)
+        """Of convolutions, to be decided between."""
         self.folder = folder
         self.measurer = measurer
         self.config = config
@@ -294,7 +298,7 @@ class Tuner:
         self._announce_batch(task, flight, results, before)
         if time.monotonic() - self._saved > _SAVE_SECS:
             self._saved = time.monotonic()
-            self._write_best({t.id: w for t in self.tasks if (w := _leader(t)) is not None})
+            self._write_best(self._leaders())
 
     def _learn(self, index: int, results: Sequence[Measurement]) -> None:
         self.tasks[index].add(results)
@@ -302,6 +306,10 @@ class Tuner:
         self.scheduler.learn(index, results)
         check_known(self.tasks[index])
         self.proposer.update(results)
+        before, self.ways = self.ways, settled(self.ways, self.tasks)
+        if self.ways != before:
+            weights = {task.id: task.task.weight for task in self.tasks}
+            self.folder.choose(self.ways, weights, self.budget.elapsed())
 
     def _line(self, flight: _Flight, results: Sequence[Measurement]) -> dict[str, Any]:
         return {
@@ -397,7 +405,7 @@ class Tuner:
 
     def _finish(self) -> dict[str, Winner]:
         interrupted = self.stopped == "interrupted"
-        winners = {t.id: w for t in self.tasks if (w := _leader(t)) is not None}
+        winners = self._leaders()
         ended = self.folder.best_is_whole and self.folder.earlier_state == "finished"
         if not interrupted and (self.measured or not ended):
             self._name_the_neglected()
@@ -409,7 +417,7 @@ class Tuner:
         self.folder.write_state(state, self.budget.elapsed())
         self.announcer.on_end(
             Ended(
-                tasks=[task.line() for task in self.tasks],
+                tasks=[task.line() for task in self._used()],
                 state=state,
                 reason=self.stopped,
                 trials=self._trials(),
@@ -421,19 +429,19 @@ class Tuner:
     def _name_the_neglected(self) -> None:
         """A best of one or two programs is hardly one."""
         few = [
-            t.task.name for t in self.tasks if t.progress.trials < FEWEST and not t.progress.over
+            t.task.name for t in self._used() if t.progress.trials < FEWEST and not t.progress.over
         ]
         if few:
             names = f"{', '.join(few[:4])}{', ...' if len(few) > 4 else ''}"
             self.announcer.on_note(f"{len(few)} tasks had fewer than {FEWEST} trials: {names}")
 
     def _play_off(self) -> dict[str, Winner]:
-        leading = {t.id: leaders(t.measurements, self.config.finalists) for t in self.tasks}
-        at_stake = {t.id: t.progress.share for t in self.tasks}
+        leading = {t.id: leaders(t.measurements, self.config.finalists) for t in self._used()}
+        at_stake = {t.id: t.progress.share for t in self._used()}
         chosen = affordable(leading, self.budget.finalists(self.scheduler.tasks), at_stake)
         n = sum(map(len, chosen.values()))
         self.announcer.on_note(f"{n} finalists of {len(chosen)} tasks are timed again, in turns")
-        first = {t.id: w for t in self.tasks if (w := _leader(t)) is not None}
+        first = self._leaders()
         try:
             winners = remeasure(
                 self.measurer,
@@ -445,6 +453,13 @@ class Tuner:
         except Cancelled:
             return first
         return {id_: w for id_, w in first.items() if id_ not in chosen} | winners
+
+    def _used(self) -> list[TuningTask]:
+        """Tasks that the network has, as far as that is decided."""
+        return [task for task in self.tasks if task.task.weight]
+
+    def _leaders(self) -> dict[str, Winner]:
+        return {t.id: w for t in self._used() if (w := _leader(t)) is not None}
 
     def _turns_taken(self) -> dict[str, list[Measurement]]:
         """By a sitting that ended among the finalists: what was timed after the last trial."""

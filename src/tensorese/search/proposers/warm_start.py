@@ -158,9 +158,9 @@ def _refit(
     """Into the very sketch if the task has it, else into the first that decides the same."""
     sketch = measurement.program.sketch
     spaces = state.space.sketches
-    same = [i for i, space in enumerate(spaces) if space.sketch.id == sketch.id]
+    same = state.sketch_like(sketch)
     alike = [i for i, space in enumerate(spaces) if same_make(space, sketch.slots)]
-    for index in [*same, *alike][:1]:
+    for index in ([same] if same is not None else alike)[:1]:
         if spaces[index].covered:
             row = refit_row(spaces[index], measurement.program.decisions, rng)
             if row is not None:
