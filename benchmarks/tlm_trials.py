@@ -117,7 +117,7 @@ def report(path: Path) -> None:
     lines = []
     for row in raced:
         lines += _table(row["retimed"], row["tasks"], [r for r in rows if "system" in r])
-    text = "\n".join(["# Speed after so many trials", "", *lines, ""])
+    text = "\n".join(["# Speed after so many trials", "", *lines])
     path.with_suffix(".md").write_text(text)
     print(text)
 
@@ -140,7 +140,7 @@ def _table(name: str, tasks: dict[str, dict[str, float]], rows: list[dict[str, A
         if secs:
             shown = f"{statistics.median(secs):.0f}"
             lines.append(f"| {system} | " + " | ".join(cells) + f" | {shown} |")
-    return lines
+    return [*lines, ""]
 
 
 def _cell(tasks: dict[str, dict[str, float]], system: str, n: int, reference: str) -> str:
