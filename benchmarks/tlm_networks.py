@@ -137,9 +137,11 @@ def race(options: argparse.Namespace, path: Path) -> None:
         tasks = task_by_task(network, runs, options.turns)
         for task in tasks.values():
             task.pop("origin")
-        latency = end_to_end(network, runs, options.turns, options.secs)
+        named = {key: key.replace("/", "-") for key in runs}  # what systems' files are called
+        whole = {named[key]: run for key, run in runs.items()}
+        latency = end_to_end(network, whole, options.turns, options.secs)
         about = {k: v for k, v in provenance().items() if k in ("date", "commit")}
-        times = {key: each["latency"] for key, each in latency.items()}
+        times = {key: latency[name]["latency"] for key, name in named.items()}
         row = {"network": name, "latency": times, "tasks": tasks, **here, **about}
         add_rows(path, [{**row, "stock": stock_beside(runs, options.turns)}])
         print(f"{name}: {len(runs)} libraries, {len(tasks)} tasks", flush=True)
