@@ -29,19 +29,8 @@ from tensorese.evaluation.metrics import TaskResult, summary
 from tensorese.features.lowered import LoweredCache
 from tensorese.features.programs import ProgramSet
 from tensorese.targets import Target
+from tensorese.training.store_trees import SETTINGS
 
-SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
-    "xgboost": (
-        {"max_depth": 10, "gamma": 0.001, "min_child_weight": 0, "eta": 0.2},  # MetaSchedule's own
-        {"max_depth": 6, "gamma": 0.001, "min_child_weight": 5, "eta": 0.1},
-        {"max_depth": 8, "gamma": 0.0, "min_child_weight": 20, "eta": 0.1, "colsample_bytree": 0.5},
-    ),
-    "lightgbm": (
-        {"num_leaves": 31, "learning_rate": 0.1, "min_data_in_leaf": 20},
-        {"num_leaves": 63, "learning_rate": 0.1, "min_data_in_leaf": 20, "feature_fraction": 0.5},
-        {"num_leaves": 255, "learning_rate": 0.1, "min_data_in_leaf": 20, "feature_fraction": 0.5},
-    ),
-}
 ROUNDS = 200
 VALIDATION = 6
 """Every so many-th training task chooses the settings."""
@@ -102,7 +91,7 @@ def fit(
     x: Floats,
     owner: npt.NDArray[np.int64],
     y: npt.NDArray[Any],
-    setting: dict[str, Any],
+    setting: Mapping[str, Any],
 ) -> Any:
     """Squared error of the sum over a program's stores, weighed by the label as MetaSchedule does.
 
@@ -176,7 +165,7 @@ def judge(args: argparse.Namespace) -> None:
 
     tested = Packed(args.out, test_set, target)
 
-    def grown(kind: str, tasks: Sequence[int], setting: dict[str, Any]) -> Any:
+    def grown(kind: str, tasks: Sequence[int], setting: Mapping[str, Any]) -> Any:
         index, labels = tree_labels(train_set, tasks)
         keep = np.isin(index, mine.has(index))
         x, owner = mine.rows(index[keep])
