@@ -1,8 +1,8 @@
-"""Whole networks on this CPU: tuned once by `tensorese tune`, then timed against torch and
-onnxruntime on the same cores.
+"""Whole networks on this CPU: tuned once by `tensorese tune`, then timed against torch,
+torch.compile, onnxruntime and OpenVINO on the same cores (`pip install -e '.[wild]'` has the last).
 
     python benchmarks/end_to_end.py check                      # can every system run them here?
-    python benchmarks/end_to_end.py tune [--minutes 10] [--network resnet18 ...]
+    python benchmarks/end_to_end.py tune [--minutes 5] [--network resnet18 ...]
     python benchmarks/end_to_end.py time [--times 3]
     python benchmarks/end_to_end.py report
 
@@ -33,7 +33,7 @@ STARTED = time.time()
 
 def check(places: list[Place]) -> None:
     """Front ends and rivals on each network, nothing tuned: what would stop a long run is known."""
-    from tensorese.deploy.systems import System, available
+    from tensorese.deploy.systems import RIVALS, System
     from tensorese.targets import Target
     from tensorese.workloads import load_network, tasks_of
 
@@ -43,7 +43,7 @@ def check(places: list[Place]) -> None:
         network = load_network(place.model)
         inputs, tasks = network.example(0), tasks_of(network, target)
         notes = [f"{len(tasks)} tasks"]
-        for name in available():
+        for name in RIVALS:
             try:
                 system = System({"kind": name, "model": place.model, "threads": 2}, inputs)
                 system.outputs()
@@ -59,7 +59,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("step", choices=("check", "tune", "time", "report", "all"))
     parser.add_argument("--network", nargs="+", choices=NETWORKS, default=list(NETWORKS))
-    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--work", type=Path, default=ROOT / "runs" / "end_to_end")

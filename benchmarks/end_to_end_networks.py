@@ -1,4 +1,4 @@
-"""The five networks, where their runs lie, and what is built of a run besides its library."""
+"""The ten networks, where their runs lie, and what is built of a run besides its library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ import numpy as np
 
 from common import environment
 
-NETWORKS = ("resnet18", "mobilenet_v2", "bert_tiny", "light_resnet50", "light_squeezenet")
+NETWORKS = (
+    *("resnet18", "mobilenet_v2", "bert_tiny", "deit_tiny", "efficientnet_b0"),
+    *("light_resnet50", "light_squeezenet", "light_inception_v1", "light_shufflenet"),
+    "light_densenet121",
+)
+"""Of the zoo; and ONNX files of a public wheel."""
 UNPACKED = "unpacked.so"
 INPUTS = "inputs.npz"
 KERNELS = "kernels.json"

@@ -25,7 +25,7 @@ from tensorese.deploy.arena import Arena
 from tensorese.deploy.build import sha256
 from tensorese.deploy.explain import explain, kernel_rows
 from tensorese.deploy.folder import read_run
-from tensorese.deploy.systems import available
+from tensorese.deploy.systems import RIVALS
 from tensorese.deploy.verdict import compare, tolerance
 from tensorese.measure.peak import peak_gflops
 from tensorese.targets import Target
@@ -56,8 +56,7 @@ class Race:
         for name, path in self._libraries().items():
             spec = {"kind": "library", "library": str(path), "signature": signature}
             self.arena.add(name, spec)
-        for name in available():
-            self.arena.add(name, {"kind": name, "model": self.run.model}, optional=True)
+        self.arena.add_rivals({n: {"kind": n, "model": self.run.model} for n in RIVALS})
         self._drop_those_that_differ()
         return self.arena
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from deploy_support import small_network
 from tensorese.deploy import DeployError
 from tensorese.deploy.arena import Arena
-from tensorese.deploy.systems import System, is_onnx, onnx_path
+from tensorese.deploy.systems import System, is_onnx, onnx_path, quick
 from tensorese.tvm_env import import_tvm
 
 pytestmark = pytest.mark.tvm
@@ -84,6 +85,31 @@ def test_onnxruntime_runs_an_exported_torch_program(tmp_path: Path) -> None:
     assert len(got) == len(want) == 2
     for one, other in zip(got, want, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_openvino_and_torchs_compiler_agree_with_torch(tmp_path: Path) -> None:
+    path = str(small_network(tmp_path / "net.pt2"))
+    inputs = [np.random.default_rng(2).standard_normal((1, 3, 16, 16), np.float32)]
+    kinds = ["torch.compile", *(["openvino"] if importlib.util.find_spec("openvino") else [])]
+    specs = {kind: {"kind": kind, "model": path} for kind in ("torch", *kinds)}
+    with Arena(tmp_path, [inputs], 1) as arena:
+        arena.add_rivals(specs)
+        assert arena.absent == {}
+        want = arena.outputs("torch")
+        for kind in kinds:
+            for one, other in zip(arena.outputs(kind), want, strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+            assert arena.first[kind] < 1.0  # compiled before it is first timed
+
+
+def test_a_rival_that_is_not_installed_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(onnx_file(tmp_path / "net.onnx"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert quick() == ["torch"]
+    with pytest.raises(ImportError, match="not installed: pip install openvino"):
+        System({"kind": "openvino", "model": path, "threads": 1}, example())
 
 
 def test_a_rival_that_cannot_take_part_says_why(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`tensorese bench`: a run's library against torch, onnxruntime and untuned TVM."""
+"""`tensorese bench`: a run's library against torch, onnxruntime, OpenVINO and untuned TVM."""
 
 from __future__ import annotations
 

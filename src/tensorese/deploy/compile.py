@@ -24,7 +24,7 @@ from tensorese.deploy.explain import explain, kernel_rows
 from tensorese.deploy.folder import TunedRun, read_run
 from tensorese.deploy.here import why_not_here
 from tensorese.deploy.prepare import Step, prepare_shapes
-from tensorese.deploy.systems import available, is_onnx
+from tensorese.deploy.systems import RIVALS, is_onnx, quick
 from tensorese.deploy.verify import WrongKernel, inputs_of, verify
 from tensorese.records.run_folder import CERTIFICATE, DATABASE, claim_run, write_object
 from tensorese.scratch import Scratch
@@ -263,9 +263,10 @@ def make_arena(
 
 
 def rivals_of(run: TunedRun, *, every: bool = False) -> dict[str, dict[str, Any]]:
-    """The other systems for this model, by name; on a GPU `every` way of running torch or one."""
+    """The other systems for this model, by name: those that load quickly, or `every` one."""
     if run.kind == "llvm":
-        return {name: {"kind": name, "model": run.model} for name in available()}
+        names = RIVALS if every else quick()
+        return {name: {"kind": name, "model": run.model} for name in names}
     if run.kind != "cuda":
         return {}
     ways = [way for way in torch_cuda.rivals() if every or way == torch_cuda.PLAIN]

@@ -34,6 +34,7 @@ class System:
         makers: dict[str, Callable[[Mapping[str, Any], Sequence[Array]], Bind]] = {
             "library": self._library,
             "torch": self._torch,
+            "torch.compile": self._torch_compiled,
             "torch-cuda": self._torch_cuda,
             "onnxruntime": self._onnxruntime,
             "openvino": self._openvino,
@@ -67,27 +68,21 @@ class System:
         import torch
 
         torch.set_num_threads(int(spec["threads"]))
-        model = str(spec["model"])
+        return _torch_bind(torch, str(spec["model"]), arrays)
 
-        def bind(arrays: Sequence[Array]) -> Call:
-            return _inference(torch, module, _tensors(torch, arrays))
+    def _torch_compiled(self, spec: Mapping[str, Any], arrays: Sequence[Array]) -> Bind:
+        """By torch's own compiler, the weights frozen: folded and packed as it likes them."""
+        import torch
 
-        def bind_last(arrays: Sequence[Array]) -> Call:
-            return _inference(torch, module, _channels_last(torch, _tensors(torch, arrays)))
-
-        module = torch_module(model)
-        if any(array.ndim == 4 for array in arrays):
-            try:
-                module = module.to(memory_format=torch.channels_last)
-                bind_last(arrays)()
-                return bind_last
-            except RuntimeError:  # an exported graph may hold views that need its own layout
-                module = torch_module(model)
+        config: Any = importlib.import_module("torch._inductor.config")
+        config.freezing = True
+        torch.set_num_threads(int(spec["threads"]))
+        bind = _torch_bind(torch, str(spec["model"]), arrays, torch.compile)
+        bind(arrays)()  # compiled by the first call, which is not timed
         return bind
 
     def _onnxruntime(self, spec: Mapping[str, Any], arrays: Sequence[Array]) -> Bind:
-        import onnxruntime
-
+        onnxruntime: Any = _installed("onnxruntime")
         onnxruntime.disable_telemetry_events()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = int(spec["threads"])
@@ -105,7 +100,7 @@ class System:
 
     def _openvino(self, spec: Mapping[str, Any], arrays: Sequence[Array]) -> Bind:
         """In float32, which it leaves for bfloat16 where the processor has that."""
-        openvino: Any = importlib.import_module("openvino")
+        openvino: Any = _installed("openvino")
         core = openvino.Core()
         options = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": spec["threads"]}
         network = core.read_model(onnx_bytes(str(spec["model"]), arrays))
@@ -119,6 +114,36 @@ class System:
             return lambda: [result.copy() for result in request.infer(fed).values()]
 
         return bind
+
+
+def _torch_bind(
+    torch: Any, model: str, arrays: Sequence[Array], ready: Callable[[Any], Any] = lambda m: m
+) -> Bind:
+    """Channels last where images come and the module can take that; `ready` says what runs."""
+
+    def bind(arrays: Sequence[Array]) -> Call:
+        return _inference(torch, run, _tensors(torch, arrays))
+
+    def bind_last(arrays: Sequence[Array]) -> Call:
+        return _inference(torch, run, _channels_last(torch, _tensors(torch, arrays)))
+
+    module = torch_module(model)
+    if any(array.ndim == 4 for array in arrays):
+        try:
+            run = module.to(memory_format=torch.channels_last)
+            bind_last(arrays)()
+            run = ready(run)
+            return bind_last
+        except RuntimeError:  # an exported graph may hold views that need its own layout
+            module = torch_module(model)
+    run = ready(module)
+    return bind
+
+
+def _installed(package: str) -> Any:
+    if importlib.util.find_spec(package) is None:
+        raise ImportError(f"it needs {package}, which is not installed: pip install {package}")
+    return importlib.import_module(package)
 
 
 def _tensors(torch: Any, arrays: Sequence[Array]) -> list[Any]:
@@ -251,10 +276,13 @@ def _positional(torch: Any, module: Any) -> Any:
     return _settled(flat)
 
 
-def available() -> list[str]:
-    """The other systems that may run this model here."""
-    installed = importlib.util.find_spec("onnxruntime") is not None
-    return ["torch", "onnxruntime"] if installed else ["torch"]
+RIVALS = ("torch", "torch.compile", "onnxruntime", "openvino")
+"""On a CPU."""
+
+
+def quick() -> list[str]:
+    """Those that are installed and ready within seconds; torch's compiler takes up to minutes."""
+    return ["torch", *(name for name in RIVALS[2:] if importlib.util.find_spec(name) is not None)]
 
 
 def keep_to(threads: int) -> None:
