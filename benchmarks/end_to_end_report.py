@@ -105,7 +105,8 @@ def markdown(networks: Sequence[Row], minutes: float) -> str:
         f"{networks[0]['times']} times in turn, in float32 on the same cores, with torch "
         "(channels_last, inference_mode), torch.compile (frozen weights), onnxruntime and "
         "OpenVINO. Milliseconds; speed is the best rival's latency over ours. Without prepacking: "
-        "the same programs on weights in the network's own order, and programs tuned for that order (`--no-prepack`); the better counts. "
+        "the same programs on weights in the network's own order, and programs tuned for that "
+        "order (`--no-prepack`); the better counts. "
         "Weights of Winograd's products are transformed when the graph is folded, as batch norms "
         "are, and then count as the network's own. Of peak: operations of the network as written, "
         "of which Winograd's algorithm does fewer.",
