@@ -379,8 +379,8 @@ def build(
     """The library, its certificate and the report, from what the run folder holds.
 
     Systems are timed as long as `until` allows, a time of `time.monotonic`; the network decides
-    between finalists in so many seconds of `deciding`. `networks` are the
-    run's, one a shape, where they were read already.
+    between finalists in `deciding` seconds at most. `networks` are the run's, one a shape, where
+    they were read already.
     """
     deploy: Any = importlib.import_module("tensorese.deploy")
     report: Any = importlib.import_module("tensorese.report")

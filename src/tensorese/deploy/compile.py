@@ -65,7 +65,7 @@ def compile_run(
     differ is replaced by its untuned form; where that does not help nothing is shipped, and an
     earlier library stays as it was. Systems are timed as long as `until`, a time of
     `time.monotonic`, allows; not `timed`, none is. Between finalists of a task the network decides,
-    in so many seconds of `deciding`. `networks` are the run's, one a shape, where they were read
+    in `deciding` seconds at most. `networks` are the run's, one a shape, where they were read
     already: each is verified and timed. A library that cannot run on this machine is built, not
     verified, and its certificate says so.
     """

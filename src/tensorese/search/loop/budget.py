@@ -37,7 +37,6 @@ class Budget:
     """Programs that are built at once."""
     side_by_side: bool = False
     """Whether a library's kernels are compiled by all builders, not two libraries by one."""
-
     plays_off: bool = False
     """Whether the network decides between finalists."""
 
