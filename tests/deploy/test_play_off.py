@@ -56,7 +56,7 @@ def test_the_fastest_of_several_wins() -> None:
 
 
 def test_what_was_hardly_timed_decides_nothing() -> None:
-    assert decide({"a": [1.0] * 3}, [{"a": [0.5] * 3}]) == {}
+    assert decide({"a": [1.0] * 4}, [{"a": [0.5] * 4}]) == {}
     assert decide({}, [{"a": [0.5] * 6}]) == {} == decide({"a": STEADY}, [{"a": []}])
 
 
@@ -117,9 +117,14 @@ class FakeArena(nullcontext["FakeArena"]):
     def __init__(self, *_: Any) -> None:
         super().__init__(self)
         self.systems: dict[str, str] = {}
+        self.restarted: list[str] = []
 
     def add(self, name: str, spec: dict[str, str]) -> None:
         self.systems[name] = spec["library"]
+
+    def swap(self, name: str, spec: dict[str, str]) -> None:
+        self.restarted.append(name)
+        assert self.systems[name] == spec["library"]
 
     def drop(self, name: str, _why: str) -> None:
         del self.systems[name]
@@ -132,6 +137,7 @@ class FakeArena(nullcontext["FakeArena"]):
         return {"kernels": [{"kernel": kernel, "secs": each} for kernel, each in rows]}
 
     def time(self, rounds: int, _secs: float) -> Any:
+        assert self.restarted == ["alone", "other-0"]
         assert self.systems == {"alone": "tuned.so", "decided": "decided.so"}
         return {name: {"best": secs} for name, secs in self.latency.items()}
 

@@ -28,7 +28,9 @@ from tensorese.targets import Target
 ROUNDS = 8
 _TURN = 0.25  # seconds
 _FEWEST_RUNS, _MOST_RUNS = 3, 100  # of the network, in a turn
-_FEWEST_ROUNDS = 4  # to decide by; and to compare the whole network
+_FEWEST_ROUNDS = (
+    5  # to decide by, so that there were two processes; and to compare the whole network
+)
 _GAIN = 0.01  # what a program must be faster by, and the network may seem slower
 _WON = 0.75  # of the rounds, where it must be faster
 _OTHERS = 2  # programs of a task that may take its winner's place
@@ -159,8 +161,8 @@ def choices_of(built: Built) -> dict[str, tuple[BestProgram, ...]]:
 
 def expected_secs(built: Built, building: float, places: int) -> float:
     """Of a play-off between the winners and so many others of each task."""
-    rounds = ROUNDS * (1 + places) * _turn(built)
-    return places * (building + _LOADING) + _LOADING + rounds + _ending(built, building)
+    processes = (1 + places) * (2 * _LOADING + ROUNDS * _turn(built))
+    return places * building + processes + _ending(built, building)
 
 
 def _ending(built: Built, building: float) -> float:
@@ -185,11 +187,10 @@ def _played(
     ended = PlayOff(tasks=frozenset(choices), seconds=0.0, changes={})
     with Arena(scratch, inputs_of(built)[:1], Target.from_json(built.run.target).threads) as arena:
         arena.add(_ALONE, built.contender(library))
-        libraries = {_ALONE: built}
+        libraries = {_ALONE: (built, library)}
         for place, programs in enumerate(tried):
-            name = f"other-{place}"
-            libraries[name] = built.taking({**best, **programs})
-            _add(arena, name, libraries[name], scratch)
+            name, other = f"other-{place}", built.taking({**best, **programs})
+            libraries[name] = other, _add(arena, name, other, scratch)
         winners, *others = in_place(arena, libraries, until)
         if min(map(len, winners.values()), default=0) < _FEWEST_ROUNDS:
             return built, library, replace(ended, left_out=_NO_TIME)
@@ -224,24 +225,28 @@ def _add(arena: Arena, name: str, built: Built, scratch: Path) -> Path:
 
 
 def in_place(
-    arena: Arena, libraries: Mapping[str, Built], until: float = math.inf
+    arena: Arena, libraries: Mapping[str, tuple[Built, Path]], until: float = math.inf
 ) -> list[dict[str, list[float]]]:
     """Each library's tasks as its kernels run, in turns.
 
-    No round begins after `until`, a time of `time.monotonic`.
+    Half-way all processes start anew: in one of them kernels may be slower in every round, by
+    where its memory happens to lie. No round begins after `until`, a time of `time.monotonic`.
     """
-    run = next(iter(libraries.values())).run
+    run = next(iter(libraries.values()))[0].run
     runs = max(_FEWEST_RUNS, min(_MOST_RUNS, int(_TURN / max(sum_of_tasks(run), 1e-6))))
     names = list(libraries)
     taken: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in names}
     for turn in range(ROUNDS):
         if time.monotonic() > until:
             break
+        if turn == ROUNDS // 2 > 0:
+            for name, (built, path) in libraries.items():
+                arena.swap(name, built.contender(path))
         at = turn % len(names)
         for name in names[at:] + names[:at]:
             time.sleep(REST)
             profile = arena.inside(name, runs)["kernels"]
-            for task, secs in _by_task(profile, libraries[name]).items():
+            for task, secs in _by_task(profile, libraries[name][0]).items():
                 taken[name][task].append(secs)
     return list(taken.values())
 
