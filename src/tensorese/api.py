@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -27,14 +28,14 @@ from tensorese.measure.rpc_config import FleetConfig
 from tensorese.measure.tuning_farm import IN_NETWORK, TUNING, TuningFarm
 from tensorese.measure.tuning_rpc import TuningRpc
 from tensorese.records.nouns import Platform, Workload
-from tensorese.records.run_folder import HEAD, INPUTS, MODEL, claim_run, recorded_ways
+from tensorese.records.run_folder import HEAD, INPUTS, MODEL, RunFolder, claim_run, recorded_ways
 from tensorese.search.contracts import Proposer, Ranker
-from tensorese.search.loop.budget import expected_trials
+from tensorese.search.loop.budget import PLAY_OFF, expected_trials
 from tensorese.search.loop.config import TuneConfig, TuneError
 from tensorese.search.loop.events import Announcer, Callback
 from tensorese.search.loop.first_batch import open_records
 from tensorese.search.loop.instant import KNOWN, choose_instantly, judges_named
-from tensorese.search.loop.reuse import forget, user_store
+from tensorese.search.loop.reuse import forget, prefer, user_store
 from tensorese.search.loop.tune_tasks import RunOutcome, tune_tasks
 from tensorese.search.proposers.by_name import DEFAULT, check_name
 from tensorese.search.rankers.by_name import ranker_named
@@ -236,10 +237,17 @@ def tune(
             return run
         limit = config.limit_secs
         until = None if limit is None else begun + limit - run.earlier
-        certificate = build(run.path, announcer.on_note, until, networks=networks)
+        deciding = math.inf if limit is None else PLAY_OFF * limit
+        certificate = build(
+            run.path, announcer.on_note, until, networks=networks, deciding=deciding
+        )
+        best = RunFolder.read(run.path).best()
+        there = {t.workload.id: t.workload for t in extracted if t.workload.id in best}
+        programs = {id_: best[id_].program(workload) for id_, workload in there.items()}
         wrong = certificate["verification"]["replaced"]
-        programs = {i: w.measurement.program.id for i, w in run.winners.items() if i in wrong}
-        forget(store, extracted, programs)
+        forget(store, extracted, {id_: programs[id_].id for id_ in wrong})
+        decided = certificate.get("play_off", {}).get("decided", {})
+        prefer(store, [(programs[id_], best[id_].latency) for id_ in decided])
         return dataclasses.replace(run, certificate=certificate)
 
 
@@ -366,16 +374,18 @@ def build(
     *,
     networks: Any = None,
     timed: bool = True,
+    deciding: float = math.inf,
 ) -> dict[str, Any]:
     """The library, its certificate and the report, from what the run folder holds.
 
-    Systems are timed as long as `until` allows, a time of `time.monotonic`. `networks` are the
-    run's, one a shape, where they were read already.
+    Systems are timed as long as `until` allows, a time of `time.monotonic`; the network decides
+    between finalists in `deciding` seconds at most. `networks` are the run's, one a shape, where
+    they were read already.
     """
     deploy: Any = importlib.import_module("tensorese.deploy")
     report: Any = importlib.import_module("tensorese.report")
     certificate: dict[str, Any] = deploy.compile_run(
-        run, on_step=say, until=until, networks=networks, timed=timed
+        run, on_step=say, until=until, networks=networks, timed=timed, deciding=deciding
     )
     report.write_report(run)
     return certificate

@@ -75,6 +75,15 @@ def test_lines_for_people() -> None:
     assert "not installed" in text and "softmax is untuned" in text and "agree with torch" in text
 
 
+def test_lines_of_what_the_network_decided() -> None:
+    skipped = {"against": {}, "replaced": {}, "skipped": "made up"}
+    played: dict[str, Any] = {"tasks": 5, "decided": {"a": {}, "b": {}}}
+    line = lines_of({"verification": skipped, "play_off": played})[0]
+    assert line.startswith("2 of 5 tasks were decided in the network")
+    left_out = {"tasks": 5, "decided": {}, "left_out": "no time was left for it"}
+    assert "network" not in lines_of({"verification": skipped, "play_off": left_out})[0]
+
+
 def test_lines_of_what_was_neither_timed_nor_verified() -> None:
     unmeasured = {"programs": {"a": "evolution", "b": "store"}, "judged_for": "near-2c"}
     certificate = {

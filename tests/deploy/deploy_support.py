@@ -49,8 +49,10 @@ def make_run(
     programs: int = 1,
     prepack: bool = True,
     winograd: bool = False,
+    others: int = 0,
 ) -> Path:
-    """`run.json` and `best.json` by the contract; `only` limits tuning to one operator."""
+    """`run.json` and `best.json` by the contract; `only` limits tuning to one operator. So many
+    `others` of the `programs` came close to each best one."""
     from tensorese.measure import from_schedule
     from tensorese.space.sampling import random_schedules
     from tensorese.workloads import load_variants, tasks_of_all
@@ -63,24 +65,10 @@ def make_run(
     for task in tasks:
         if only and task.operator != only:
             continue
-        schedule = random_schedules(task.module, host, programs, seed=3)[-1]
-        program = from_schedule(schedule, task.workload).program
-        best[task.workload.id] = {
-            "program": program.id,
-            "sketch": {
-                "dialect": program.sketch.dialect,
-                "body": program.sketch.body,
-                "slots": program.sketch.slots,
-            },
-            "decisions": list(program.decisions),
-            "tail": program.tail,
-            "latency": 1e-5,
-            "remeasured": [1e-5],
-            "name": task.name,
-            "weight": task.weight,
-            "flops": task.flops,
-        }
-    rows = [
+        schedules = random_schedules(task.module, host, programs, seed=3)
+        rows = [_best(task, from_schedule(one, task.workload).program) for one in schedules]
+        best[task.workload.id] = {**rows[-1], "others": rows[:-1][:others]}
+    heads = [
         {
             "workload": task.workload.id,
             "name": task.name,
@@ -100,7 +88,7 @@ def make_run(
         "config": {"prepack": prepack, "winograd": winograd},
         "environment": {},
         "fingerprint": "",
-        "tasks": rows,
+        "tasks": heads,
         "state": "finished",
         "seconds": 1.0,
     }
@@ -108,3 +96,21 @@ def make_run(
     (folder / "run.json").write_text(json.dumps(head))
     (folder / "best.json").write_text(json.dumps(best))
     return folder
+
+
+def _best(task: Any, program: Any) -> dict[str, Any]:
+    return {
+        "program": program.id,
+        "sketch": {
+            "dialect": program.sketch.dialect,
+            "body": program.sketch.body,
+            "slots": program.sketch.slots,
+        },
+        "decisions": list(program.decisions),
+        "tail": program.tail,
+        "latency": 1e-5,
+        "remeasured": [1e-5],
+        "name": task.name,
+        "weight": task.weight,
+        "flops": task.flops,
+    }

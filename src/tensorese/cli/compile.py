@@ -40,7 +40,7 @@ def compile_command(run: Path, unpacked: bool, as_json: bool) -> None:
 
 def lines_of(result: dict[str, Any]) -> list[str]:
     """Latencies and what explains them, for people; what was not timed or verified says so."""
-    lines = [*_unmeasured(result), *_known(result)]
+    lines = [*_unmeasured(result), *_known(result), *_decided(result)]
     if "device" in result:
         lines.append(f"programs were timed on {result['device']}")
     for one in result.get("shapes", [result]):
@@ -73,6 +73,14 @@ def _known(result: dict[str, Any]) -> list[str]:
         f"{len(known)} tasks were known from {trials} trials of earlier runs, the last of {when}; "
         f"{kept} of their programs are in the library"
     ]
+
+
+def _decided(result: dict[str, Any]) -> list[str]:
+    played = result.get("play_off", {})
+    if not played or "left_out" in played:
+        return []
+    n, tasks = len(played["decided"]), played["tasks"]
+    return [f"{n} of {tasks} tasks were decided in the network, against the fastest alone"]
 
 
 def _latencies(result: dict[str, Any]) -> list[str]:

@@ -22,7 +22,7 @@ from tensorese.targets import usable_cores
 
 _SLOW = 2.0  # seconds of a first run, after which one sample has to do
 _FEWEST_ROUNDS, _MOST_ROUNDS = 2, 20  # where a time limit says how many
-_REST = 0.3  # seconds for the last system's idle threads to stop spinning: TVM's take 0.1
+REST = 0.3  # seconds for the last system's idle threads to stop spinning: TVM's take 0.1
 
 
 class Contender:
@@ -205,7 +205,7 @@ class Arena(AbstractContextManager["Arena"]):
             on_round(turn)
             at = turn % max(len(names), 1)
             for name in names[at:] + names[:at]:
-                time.sleep(_REST)
+                time.sleep(REST)
                 reply = self.contenders[name].ask({"op": "time", "secs": secs, "least": 3})
                 samples.setdefault(name, []).append(reply["secs"])
         return {name: summary(samples[name]) for name in self.contenders}

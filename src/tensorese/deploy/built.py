@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +13,7 @@ from tensorese.deploy.apply import Applied, apply_programs, kernels_of, normalis
 from tensorese.deploy.build import build_library
 from tensorese.deploy.folder import TunedRun
 from tensorese.deploy.library import Argument, Signature
+from tensorese.records.run_entries import BestProgram
 from tensorese.workloads import prepare
 from tensorese.workloads.winograd_kernels import is_transform
 
@@ -44,7 +46,10 @@ class Built:
 
     def without(self, workload: str) -> Built:
         """The same with one task's kernels untuned."""
-        best = {id_: one for id_, one in self.run.best.items() if id_ != workload}
+        return self.taking({id_: one for id_, one in self.run.best.items() if id_ != workload})
+
+    def taking(self, best: Mapping[str, BestProgram]) -> Built:
+        """The same with other programs."""
         run = replace(self.run, best=best)
         applied = apply_programs(self.whole, best, run.target, prepack=self.packed)
         return replace(self, run=run, applied=applied)

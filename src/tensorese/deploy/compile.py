@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import shutil
 import time
@@ -23,6 +24,7 @@ from tensorese.deploy.errors import DeployError
 from tensorese.deploy.explain import explain, kernel_rows
 from tensorese.deploy.folder import TunedRun, read_run
 from tensorese.deploy.here import why_not_here
+from tensorese.deploy.play_off import PlayOff, choices_of, play_off
 from tensorese.deploy.prepare import Step, prepare_shapes
 from tensorese.deploy.systems import RIVALS, is_onnx, quick
 from tensorese.deploy.verify import WrongKernel, inputs_of, verify
@@ -33,6 +35,7 @@ from tensorese.workloads import Network
 
 PROFILE_RUNS = 10
 _FOR_A_RIVAL = 15.0  # seconds to export, load and time it
+_AFTER_PLAY_OFF = 25.0  # seconds to load systems, verify and time them
 _AFTER = 1.5  # seconds for what follows the timing: the library is copied, the report drawn
 
 
@@ -54,19 +57,22 @@ def compile_run(
     until: float | None = None,
     networks: Sequence[Network] | None = None,
     timed: bool = True,
+    deciding: float = math.inf,
 ) -> dict[str, Any]:
     """Builds the network with its best programs, verifies and times it; returns the certificate.
 
     Without `prepack` the programs read weights in the network's own order. A kernel whose outputs
     differ is replaced by its untuned form; where that does not help nothing is shipped, and an
     earlier library stays as it was. Systems are timed as long as `until`, a time of
-    `time.monotonic`, allows; not `timed`, none is. `networks` are the run's, one a shape, where
-    they were read already: each is verified and timed. A library that cannot run on this machine
-    is built, not verified, and its certificate says so.
+    `time.monotonic`, allows; not `timed`, none is. Between finalists of a task the network decides,
+    in `deciding` seconds at most. `networks` are the run's, one a shape, where they were read
+    already: each is verified and timed. A library that cannot run on this machine is built, not
+    verified, and its certificate says so.
     """
     started = time.monotonic()
     tuned_run = read_run(run)
     elsewhere = why_not_here(Target.from_json(tuned_run.target))
+    played: PlayOff | None = None
     with (
         claim_run(tuned_run.path),
         Scratch("tensorese-compile-") as scratch,
@@ -84,11 +90,14 @@ def compile_run(
             results: list[dict[str, Any]] = [{"verification": skipped} for _ in builts]
         else:
             look = _Look(scratch, on_step, timing or Timing(), until, early)
+            if measured and prepack and tuned_run.kind == "llvm" and len(builts) == 1:
+                builts, tuned = look.decided(builts[0], tuned, deciding)
             one = look.timed if measured else look.untimed
             builts, tuned, results = _every_shape(builts, tuned, one)
+            played = look.played
         certificate = certificate_of(builts, tuned) | together(builts, results)
         certificate["seconds"] = time.monotonic() - started
-        _ship(builts[0], tuned, certificate)
+        _ship(builts[0], tuned, certificate, played)
     return certificate
 
 
@@ -142,6 +151,23 @@ class _Look:
         self.timing = timing
         self.until = until
         self.early = early
+        self.played: PlayOff | None = None
+
+    def decided(self, built: Built, library: Path, deciding: float) -> tuple[list[Built], Path]:
+        """Built with the programs that the network prefers, where there is a choice."""
+        if not choices_of(built):
+            return [built], library
+        self.on_step(_compiling(built))
+        started = time.monotonic()
+        built.build(library)
+        building = time.monotonic() - started
+        if self.until is not None:
+            left = self.until - time.monotonic() - building - _AFTER_PLAY_OFF
+            deciding = min(deciding, left)
+        built, library, self.played = play_off(
+            built, library, self.scratch, self.on_step, building=building, allowed=deciding
+        )
+        return [built], library
 
     def timed(self, built: Built, library: Path, left: int) -> Looked:
         run = built.run
@@ -157,7 +183,7 @@ class _Look:
         early, self.early = self.early, []
         with make_arena(built, self.scratch, libraries, until, early=early) as arena:
             self.on_step(f"verifying outputs{_for(built)}")
-            built, library, checks = _verified(built, arena, library, self.on_step)
+            built, library, checks = self._verified(built, arena, library)
             self.on_step(f"timing {', '.join(arena.contenders)}{_for(built)}")
             return (
                 built,
@@ -182,8 +208,44 @@ class _Look:
                 arena.add("untuned", built.contender(untuned, entry="main"))
             arena.add("tuned", built.contender(library))
             self.on_step(f"verifying outputs{_for(built)}")
-            built, library, checks = _verified(built, arena, library, self.on_step)
+            built, library, checks = self._verified(built, arena, library)
         return built, library, {"verification": checks}
+
+    def _verified(
+        self, built: Built, arena: Arena, library: Path
+    ) -> tuple[Built, Path, dict[str, Any]]:
+        """The library with every kernel that fails replaced, and the checks.
+
+        By the program that was fastest alone, where the network preferred another, else by its
+        untuned form. One that fails as a CUDA graph is tried kernel by kernel, which alone can tell
+        who is to blame.
+        """
+        alone = {} if self.played is None else self.played.alone(built)
+        replaced: dict[str, dict[str, Any]] = {}
+        graphs, why_not = built.graphs, ""
+        for attempt in itertools.count(1):
+            try:
+                checks = verify(built, arena) | {"replaced": replaced}
+                if graphs:
+                    checks["cuda_graph"] = {"used": built.graphs, "why_not": why_not}
+                return built, library, checks
+            except WrongKernel as wrong:
+                id_, name = wrong.workload, built.run.best[wrong.workload].name
+                if id_ in alone:
+                    self.on_step(f"{wrong}; {name} takes the program that was fastest alone")
+                    built = built.taking({**built.run.best, id_: alone.pop(id_)})
+                else:
+                    replaced[id_] = {"name": name, "error": wrong.error, "why": str(wrong)}
+                    self.on_step(f"{wrong}; {name} is replaced by its untuned form")
+                    built, why_not = replace(built.without(id_), graphs=graphs), ""
+            except DeployError as error:
+                if not built.graphs:
+                    raise
+                built, why_not = replace(built, graphs=False), str(error)
+                self.on_step(f"the network fails as a CUDA graph, so it is built without: {error}")
+            library = built.build(library.with_name(f"{library.stem}-{attempt}.so"))
+            arena.swap("tuned", built.contender(library))
+        raise AssertionError("the loop ends by returning or raising")
 
 
 def _for(built: Built) -> str:
@@ -199,36 +261,6 @@ def _add_source(arena: Arena, run: TunedRun) -> None:
 def source_of(model: str) -> str:
     """The system that the network was written for."""
     return "onnxruntime" if is_onnx(model) else "torch"
-
-
-def _verified(
-    built: Built, arena: Arena, library: Path, on_step: Step
-) -> tuple[Built, Path, dict[str, Any]]:
-    """The library with every kernel that fails replaced by its untuned form, and the checks.
-
-    One that fails as a CUDA graph is tried kernel by kernel, which alone can tell who is to blame.
-    """
-    replaced: dict[str, dict[str, Any]] = {}
-    graphs, why_not = built.graphs, ""
-    for attempt in itertools.count(1):
-        try:
-            checks = verify(built, arena) | {"replaced": replaced}
-            if graphs:
-                checks["cuda_graph"] = {"used": built.graphs, "why_not": why_not}
-            return built, library, checks
-        except WrongKernel as wrong:
-            name = built.run.best[wrong.workload].name
-            replaced[wrong.workload] = {"name": name, "error": wrong.error, "why": str(wrong)}
-            on_step(f"{wrong}; {name} is replaced by its untuned form")
-            built, why_not = replace(built.without(wrong.workload), graphs=graphs), ""
-        except DeployError as error:
-            if not built.graphs:
-                raise
-            built, why_not = replace(built, graphs=False), str(error)
-            on_step(f"the network fails as a CUDA graph, so it is built without: {error}")
-        library = built.build(library.with_name(f"{library.stem}-{attempt}.so"))
-        arena.swap("tuned", built.contender(library))
-    raise AssertionError("the loop ends by returning or raising")
 
 
 def make_arena(
@@ -295,8 +327,10 @@ def measure(
     }
 
 
-def _ship(built: Built, library: Path, certificate: dict[str, Any]) -> None:
+def _ship(built: Built, library: Path, certificate: dict[str, Any], played: PlayOff | None) -> None:
     run = built.run
+    if played is not None:
+        certificate["play_off"] = played.to_dict(built)
     certificate["database"] = write_database(run, built.applied.workloads, run.path / DATABASE)
     aside = run.path / f".{run.library.name}.{os.getpid()}"
     try:
@@ -305,4 +339,6 @@ def _ship(built: Built, library: Path, certificate: dict[str, Any]) -> None:
     except OSError as error:
         aside.unlink(missing_ok=True)
         raise DeployError(f"{run.library} cannot be written: {error.strerror}") from None
+    if played is not None:
+        played.keep(built)
     write_object(run.path / CERTIFICATE, certificate)

@@ -146,6 +146,8 @@ class BestProgram:
     verified: bool = False
     origin: str = ""
     """Who proposed a program that was not measured."""
+    others: tuple[BestProgram, ...] = ()
+    """Finalists that it beat alone, until the network has decided between them and it."""
 
     def program(self, workload: Workload) -> Program:
         return Program(
@@ -167,6 +169,7 @@ class BestProgram:
             "name": self.name,
             "weight": self.weight,
             "flops": self.flops,
+            **({"others": [one.to_dict(workload) for one in self.others]} if self.others else {}),
         }
 
     @classmethod
@@ -184,4 +187,5 @@ class BestProgram:
             remeasured=tuple(float(secs) for secs in row.get("remeasured", ())),
             verified=bool(row.get("verified", False)),
             origin=str(row.get("origin", "")),
+            others=tuple(map(cls.from_dict, row.get("others", ()))),
         )

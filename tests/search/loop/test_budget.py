@@ -65,6 +65,13 @@ def test_a_library_whose_kernels_compile_side_by_side_needs_less_of_the_end() ->
     assert alone - crew.compiling(tasks) == pytest.approx(60.0 - 2.0)
 
 
+def test_the_last_play_off_is_kept_time_for_where_a_tenth_of_the_run_suffices() -> None:
+    tasks = [progress(20.0) for _ in range(5)]  # ten seconds a build of all
+    assert budget(10, plays_off=True).compiling(tasks) == budget(10).compiling(tasks) + 40
+    assert budget(6, plays_off=True).compiling(tasks) == budget(6).compiling(tasks)
+    assert budget(60, plays_off=True, compiles=0).compiling(tasks) == 0
+
+
 def test_timing_finalists_again_takes_a_tenth_of_the_time_at_most() -> None:
     tasks = [progress(20.0) for _ in range(30)]  # two seconds a program
     short = budget(1)

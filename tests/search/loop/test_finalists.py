@@ -43,3 +43,5 @@ def test_the_lowest_median_wins_not_one_lucky_turn() -> None:
     winner = best_of([lucky, steady], again)
     assert winner is not None
     assert winner.measurement.program.id == steady.program.id and winner.latency == 3e-3
+    (other,) = winner.others
+    assert other.measurement.program.id == lucky.program.id and other.latency == 5e-3

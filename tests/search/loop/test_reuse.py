@@ -17,7 +17,7 @@ from tensorese.records.task import Task
 from tensorese.records.user_store import VARIABLE, UserStore
 from tensorese.search.loop.config import TuneConfig
 from tensorese.search.loop.events import Callback
-from tensorese.search.loop.reuse import counted, user_store
+from tensorese.search.loop.reuse import counted, prefer, user_store
 from tensorese.search.loop.scheduler import AGAIN, Progress
 from tensorese.search.loop.task import ORIGIN
 from tensorese.search.loop.tune_tasks import RunOutcome, tune_tasks
@@ -203,6 +203,19 @@ def test_the_finder_of_a_program_stays_known(
     for one in store.read().values():
         finder = one.runs[one.programs[0].run]
         assert finder.path == str((tmp_path / "a").resolve())
+
+
+def test_what_is_fastest_in_the_network_comes_first(
+    tasks: list[Task], tmp_path: Path, store: UserStore
+) -> None:
+    tune(tasks, tmp_path / "a", store, trials=60)
+    id_ = tasks[0].workload.id
+    before = store.read()[id_]
+    second = before.programs[1]
+    prefer(store, [(second.program, second.latency)])
+    after = store.read()[id_]
+    assert after.programs[0] == second and after.runs == before.runs
+    assert len(after.programs) == len(before.programs)
 
 
 def test_other_shapes_begin_with_programs_like_theirs(tmp_path: Path, store: UserStore) -> None:

@@ -64,12 +64,15 @@ def best_entries(
 ) -> dict[str, dict[str, Any]]:
     """Winners by workload id, with what deploying them needs."""
     named = {task.id: task for task in tasks}
-    return {id_: _best(named[id_], winner) for id_, winner in winners.items()}
+    return {
+        id_: _best(named[id_], winner).to_dict(named[id_].task.workload)
+        for id_, winner in winners.items()
+    }
 
 
-def _best(tuned: TuningTask, winner: Winner) -> dict[str, Any]:
+def _best(tuned: TuningTask, winner: Winner) -> BestProgram:
     task, program = tuned.task, winner.measurement.program
-    chosen = BestProgram(
+    return BestProgram(
         sketch=program.sketch,
         decisions=program.decisions,
         tail=program.tail,
@@ -79,5 +82,5 @@ def _best(tuned: TuningTask, winner: Winner) -> dict[str, Any]:
         flops=task.flops,
         remeasured=winner.remeasured,
         verified=bool(winner.measurement.verification.get("passed")),
+        others=tuple(_best(tuned, other) for other in winner.others),
     )
-    return chosen.to_dict(program.workload)

@@ -13,6 +13,8 @@ from tensorese.search.loop.scheduler import Progress
 _COMPILE_SECS = 25.0  # loading systems, verifying and timing them, drawing
 _PREPARED = 1.5  # the network is read and prepared again, for Winograd's algorithm and without
 _TRIALS_A_SECOND = 2.0  # on two cores, roughly
+PLAY_OFF = 0.1  # of the time that the network may decide between finalists
+_PLAY_OFF_SECS = 20.0  # of it, beside two more builds
 _MOST = 0.5  # of the time that the ending may take
 _FINALISTS = 0.1  # of it that timing finalists again may take
 _TURN = 0.1  # seconds that a finalist is timed
@@ -35,6 +37,8 @@ class Budget:
     """Programs that are built at once."""
     side_by_side: bool = False
     """Whether a library's kernels are compiled by all builders, not two libraries by one."""
+    plays_off: bool = False
+    """Whether the network decides between finalists."""
 
     def elapsed(self) -> float:
         return self.earlier + time.monotonic() - self.started
@@ -73,7 +77,14 @@ class Budget:
         if not self.compiles:
             return 0.0
         builds = _builds(tasks) * (1 / self.builders if self.side_by_side else 2)
-        return _PREPARED * self.preparing + builds + _COMPILE_SECS * self.compiles
+        together = _PREPARED * self.preparing + builds + _COMPILE_SECS * self.compiles
+        return together + self._playing_off(builds)
+
+    def _playing_off(self, builds: float) -> float:
+        """In the network, between finalists; 0 where there is too little time for it."""
+        secs = builds + _PLAY_OFF_SECS
+        fits = self.plays_off and secs <= PLAY_OFF * (self.config.limit_secs or math.inf)
+        return secs if fits else 0.0
 
     def time_for_a_turn(self, tasks: Sequence[Progress]) -> bool:
         """Whether finalists may be timed once more."""

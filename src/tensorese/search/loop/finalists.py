@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tensorese.measure.base import FINALIST, Candidate, Measurer
 from tensorese.records.nouns import Measurement, Status
@@ -24,6 +24,8 @@ class Winner:
     measurement: Measurement
     latency: float
     remeasured: tuple[float, ...] = ()
+    others: tuple[Winner, ...] = ()
+    """The other finalists, the fastest first."""
 
 
 def leaders(measurements: Iterable[Measurement], n: int) -> list[Measurement]:
@@ -95,4 +97,5 @@ def best_of(
         checked = next((m for m in timed if m.verification), first)
         latency = statistics.median(times) if times else first.latency
         standing.append(Winner(measurement=checked, latency=latency, remeasured=times))
-    return min(standing, key=lambda winner: winner.latency, default=None)
+    standing.sort(key=lambda winner: winner.latency)
+    return replace(standing[0], others=tuple(standing[1:])) if standing else None

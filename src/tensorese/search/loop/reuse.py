@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tensorese.records.nouns import Measurement, Platform, Status
+from tensorese.records.nouns import Measurement, Platform, Program, Status
 from tensorese.records.run_folder import REUSED, RunFolder, write_object
 from tensorese.records.user_store import (
     PROGRAMS,
@@ -159,6 +159,13 @@ def forget(store: UserStore | None, tasks: Sequence[Task], programs: Mapping[str
     if store is not None and programs:
         wrong = [Known(workload=one.workload) for one in tasks if one.workload.id in programs]
         store.add(wrong, set(programs.values()))
+
+
+def prefer(store: UserStore | None, programs: Iterable[tuple[Program, float | None]]) -> None:
+    """Programs, with their seconds alone, that turned out to be the fastest in their network."""
+    found = [Found(program=p, latency=secs, run="") for p, secs in programs if secs]
+    if store is not None and found:
+        store.add([Known(workload=one.program.workload, programs=(one,)) for one in found])
 
 
 def as_measured(known: Known, platform: Platform) -> list[Measurement]:

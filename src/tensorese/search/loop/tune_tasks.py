@@ -131,6 +131,7 @@ def tune_tasks(
                 preparing=preparing,
                 builders=measurer.builds_at_once,
                 side_by_side=target.kind == "cuda",
+                plays_off=compiles == 1 and target.is_cpu and not device,
             ),
             records=records,
             announcer=announcer,
