@@ -237,7 +237,8 @@ def tune(
             return run
         limit = config.limit_secs
         until = None if limit is None else begun + limit - run.earlier
-        deciding = math.inf if limit is None else PLAY_OFF * limit
+        spent = time.monotonic() - begun + run.earlier
+        deciding = PLAY_OFF * (spent if limit is None else limit)
         certificate = build(
             run.path, announcer.on_note, until, networks=networks, deciding=deciding
         )

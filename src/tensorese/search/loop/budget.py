@@ -83,7 +83,7 @@ class Budget:
     def _playing_off(self, builds: float) -> float:
         """In the network, between finalists; 0 where there is too little time for it."""
         secs = builds + _PLAY_OFF_SECS
-        fits = self.plays_off and secs <= PLAY_OFF * (self.config.limit_secs or math.inf)
+        fits = self.plays_off and secs <= PLAY_OFF * (self.config.limit_secs or self.elapsed())
         return secs if fits else 0.0
 
     def time_for_a_turn(self, tasks: Sequence[Progress]) -> bool:
