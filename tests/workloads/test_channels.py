@@ -71,15 +71,26 @@ def kernels(model: nn.Module, *inputs: Tensor) -> list[str]:
     return sorted(var.name_hint for var in prepared.get_global_vars() if var.name_hint != "main")
 
 
-@pytest.mark.parametrize(("channels", "units"), [(12, 1), (20, 4)])
-def test_shuffles_are_not_computed(channels: int, units: int) -> None:
+@pytest.mark.parametrize(("channels", "units", "copies"), [(12, 1, 1), (30, 3, 4)])
+def test_shuffles_are_not_computed(channels: int, units: int, copies: int) -> None:
     network = network_of(Units(channels, units), torch.randn(2, 3, 9, 9))
     assert worst_error(network, host()) < 1e-5
-    copies = [task.name for task in tasks_of(network, host()) if task.operator == "copy"]
-    assert not any("reshape" in name or "concatenate" in name for name in copies)
-    # Only where two tensors meet: before every unit but the first, and after the last.
+    tuned = [task.name for task in tasks_of(network, host()) if task.operator == "copy"]
+    assert not any("reshape" in name or "concatenate" in name for name in tuned)
+    # Where tensors meet, before every unit but the first and after the last, and where the first
+    # is cut from a convolution that got filters of zeros.
     names = kernels(Units(channels, units), torch.randn(2, 3, 9, 9))
-    assert sum("joined_channels" in name for name in names) == units
+    assert sum("joined_channels" in name for name in names) == copies
+
+
+def test_filters_fill_whole_vectors_where_only_channels_are_read() -> None:
+    inputs = torch.randn(1, 3, 6, 6)
+    shapes = [
+        prepare(network_of(Units(30, 1, read=read), inputs).module, host()).script(show_meta=False)
+        for read in (False, True)
+    ]
+    assert "(1, 6, 6, 32)" in shapes[0] and "(1, 6, 6, 16)" in shapes[0]
+    assert "(1, 6, 6, 32)" not in shapes[1] and "(1, 6, 6, 15)" in shapes[1]
 
 
 def test_what_somebody_else_reads_is_there_in_order() -> None:
@@ -96,15 +107,15 @@ def test_a_shuffle_goes_behind_a_depthwise_convolution() -> None:
     assert "(1, 4, 4, 12)" in joined and "(1, 8, 8, 12)" not in joined
 
 
-def test_a_network_without_shuffles_is_left_alone() -> None:
+def test_other_parts_are_left_alone() -> None:
     class Cut(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.one = nn.Conv2d(4, 8, 1)
+            self.one, self.two = nn.Conv2d(4, 15, 1), nn.Conv2d(15, 3, 1)
 
         def forward(self, x: Tensor) -> Tensor:
             left, right = x.chunk(2, 1)
-            return self.one(torch.cat([right, left], 1))
+            return self.two(self.one(torch.cat([right, left], 1)))
 
     module = network_of(Cut(), torch.randn(1, 4, 5, 5)).module
     assert carry_channels(module) is module
@@ -125,3 +136,35 @@ def test_neighbours_are_one_run() -> None:
     assert runs([0, 0, 1, 1, 1], [2, 3, 0, 1, 2]) == [run(0, 2, 0, 1, 2), run(1, 0, 2, 1, 3)]
     assert runs([0] * 6, [0, 3, 1, 4, 2, 5]) == [run(0, 0, 0, 2, 3), run(0, 3, 1, 2, 3)]
     assert runs([0, 0, 0], [2, 1, 0]) == [run(0, at, 2 - at, 1, 1) for at in range(3)]
+
+
+class Joined(nn.Module):
+    def __init__(self, *, activated: bool) -> None:
+        super().__init__()
+        self.left, self.right = nn.Conv2d(3, 5, 3), nn.Conv2d(3, 4, 3)
+        self.last, self.activated = nn.Conv2d(9, 16, 1), activated
+
+    def forward(self, x: Tensor) -> Tensor:
+        both = torch.cat([self.left(x).relu(), self.right(x)], 1)
+        return self.last(both.relu() if self.activated else both)
+
+
+@pytest.mark.parametrize("activated", [False, True])
+def test_a_join_is_copied_unless_something_is_fused_behind_it(activated: bool) -> None:
+    model = Joined(activated=activated)
+    network = network_of(model, torch.randn(2, 3, 7, 7))
+    assert worst_error(network, host()) < 1e-5
+    tuned = [task.name for task in tasks_of(network, host())]
+    assert any("concatenate" in name for name in tuned) == activated
+    joined = any("joined_channels" in name for name in kernels(model, torch.randn(2, 3, 7, 7)))
+    assert joined != activated
+
+
+def test_a_reshape_of_a_part_is_no_shuffle() -> None:
+    class Parts(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            left, right = x.chunk(2, 1)
+            return left.flatten(1) + right.flatten(1)
+
+    module = network_of(Parts(), torch.randn(1, 4, 5, 5)).module
+    assert carry_channels(module) is module
