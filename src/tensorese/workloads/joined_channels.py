@@ -77,13 +77,26 @@ def _function(
     pixel = tirx.Var("pixel", "int32")
     row = [pixel // (height * width), pixel // width % height, pixel % width]
 
-    def copied(run: Run) -> Any:
+    def copied(together: Sequence[Run]) -> Any:
+        """Runs that lie between each other's elements in one loop: LLVM then shuffles vectors,
+        where a run alone would be scattered."""
         at = tirx.Var("channel", "int32")
-        value = buffers[run.source][(*row, at + run.begin)]
-        store = stmt.BufferStore(result, value, [*row, at * run.every + run.to])
-        return stmt.For(at, tirx.const(0), tirx.const(run.length), kinds.SERIAL, store)
+        stores = [
+            stmt.BufferStore(
+                result,
+                buffers[run.source][(*row, at + run.begin)],
+                [*row, at * run.every + run.to],
+            )
+            for run in together
+        ]
+        body = stores[0] if len(stores) == 1 else stmt.SeqStmt(stores)
+        return stmt.For(at, tirx.const(0), tirx.const(together[0].length), kinds.SERIAL, body)
 
-    copies = [copied(run) for run in parts]
+    meshed: dict[tuple[int, ...], list[Run]] = {}
+    for at, run in enumerate(parts):
+        key = (at,) if run.every == 1 else (-1, run.every, run.length, run.to // run.every)
+        meshed.setdefault(key, []).append(run)
+    copies = [copied(sorted(together, key=lambda run: run.to)) for together in meshed.values()]
     body = copies[0] if len(copies) == 1 else stmt.SeqStmt(copies)
     pixels = math.prod(out[:3])
     kind = kinds.PARALLEL if pixels * channels >= _WORTH_A_THREAD else kinds.SERIAL
