@@ -103,6 +103,8 @@ class Carrier(NetworkRewriter):
             for one in bindings
         )
         self.names = {binding.value: binding.var for binding in bindings}
+        self.harmless: dict[Any, bool] = {}
+        """Old variable to whether only its channels are read."""
 
     def channels(self, x: Any, axis: int) -> Channels | None:
         """Those of `x` along `axis`; of an unknown tensor, if they are innermost, its own."""
@@ -174,9 +176,15 @@ class Carrier(NetworkRewriter):
         """Whether TVM would make a kernel of this join and nothing else."""
         var = self.names.get(call)
         readers = {name_of(binding.value) for binding in self.read_by[var]}
-        makers = {name_of(self.made_by.get(part)) for part in parts}
         alone = var not in self.returned and readers <= _WINDOWS
-        return alone and makers <= _WINDOWS | _CHANNELWISE and len(call.ty.shape) == 4
+        return alone and len(call.ty.shape) == 4 and all(map(self.computed, parts))
+
+    def computed(self, x: Any) -> bool:
+        """Whether x is a convolution's or a pool's, with what is fused behind that."""
+        call: Any = self.made_by.get(x)
+        if name_of(call) not in _CHANNELWISE:
+            return name_of(call) in _WINDOWS | {"relax.call_tir"}
+        return any(self.readers.get(one, 1) == 1 and self.computed(one) for one in call.args)
 
     def split_up(self, call: Any, arguments: list[Any]) -> Any:
         axis = int(call.attrs.axis) % len(call.args[0].ty.shape)
@@ -232,10 +240,12 @@ class Carrier(NetworkRewriter):
 
     def only_channels(self, var: Any) -> bool:
         """Whether nothing but what this class understands reads an old variable."""
-        return var not in self.returned and all(
-            self.understood(one.value) and (self.ends(one.value) or self.only_channels(one.var))
-            for one in self.read_by[var]
-        )
+        if var not in self.harmless:
+            self.harmless[var] = var not in self.returned and all(
+                self.understood(one.value) and (self.ends(one.value) or self.only_channels(one.var))
+                for one in self.read_by[var]
+            )
+        return self.harmless[var]
 
     def ends(self, value: Any) -> bool:
         return name_of(value) == "relax.nn.conv2d" and int(value.attrs.groups) == 1
