@@ -78,10 +78,11 @@ def test_a_run_without_programs_has_no_gap_but_causes() -> None:
     assert found["gap"] is None and found["causes"] == ["softmax has no tuned program: 4 ms"]
 
 
-def test_winograds_transforms_are_fixed_not_untuned() -> None:
+@pytest.mark.parametrize("kernel", ["winograd_input", "joined_channels3"])
+def test_winograds_transforms_and_joins_are_fixed_not_untuned(kernel: str) -> None:
     run = run_with()
-    rows = kernel_rows([{"kernel": "winograd_input", "secs": 4e-3, "calls": 1}], applied(), run)
-    assert explain(4e-3, rows, run)["causes"] == ["winograd_input has a fixed program: 4 ms"]
+    rows = kernel_rows([{"kernel": kernel, "secs": 4e-3, "calls": 1}], applied(), run)
+    assert explain(4e-3, rows, run)["causes"] == [f"{kernel} has a fixed program: 4 ms"]
 
 
 def test_rounds_are_summed_up_by_their_medians() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tensorese.deploy.apply import Applied
 from tensorese.deploy.folder import TunedRun
+from tensorese.workloads.joined_channels import NAME
 
 GAP = 0.10
 """A difference from the sum of tasks that has to be explained."""
@@ -101,8 +102,8 @@ def _causes(
 def _why(row: Mapping[str, Any]) -> str:
     if row.get("origin"):
         return "has a program that was not timed"
-    is_transform = "winograd_" in str(row["kernel"])
-    return "has a fixed program" if is_transform else "has no tuned program"
+    is_fixed = any(name in str(row["kernel"]) for name in ("winograd_", NAME))
+    return "has a fixed program" if is_fixed else "has no tuned program"
 
 
 def _ms(secs: Any) -> str:

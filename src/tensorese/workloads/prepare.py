@@ -12,6 +12,7 @@ from functools import cache, partial
 from typing import Any
 
 from tensorese.tvm_env import import_tvm
+from tensorese.workloads.channels import carry_channels
 from tensorese.workloads.errors import NetworkError, first_line
 from tensorese.workloads.masks import keep_masks_apart
 from tensorese.workloads.regroup import regroup
@@ -50,6 +51,8 @@ def prepare(
         if kind == "llvm" and winograd:
             choice = winograd if isinstance(winograd, Choice) else Choice()
             module = _without_fail(partial(by_winograd, choice=choice), module)
+        if kind == "llvm":
+            module = _without_fail(carry_channels, module)
         masks = [tvm.transform.module_pass(lambda m, _: keep_masks_apart(m), opt_level=0)]
         passes = [
             transform.DecomposeOpsForInference(),

@@ -11,6 +11,7 @@ from tensorese.identity import workload_of
 from tensorese.records.task import Task
 from tensorese.tvm_env import import_tvm
 from tensorese.workloads.errors import NetworkError
+from tensorese.workloads.joined_channels import is_join
 from tensorese.workloads.network import Network
 from tensorese.workloads.operators import operator_class
 from tensorese.workloads.prepare import prepare
@@ -40,7 +41,11 @@ def tasks_of(
     from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 
     extracted = extract_tasks(prepared, tvm.target.Target(json.loads(target)))
-    open_ = [task for task in extracted if transforms or not is_transform(task.dispatched[0])]
+    open_ = [
+        task
+        for task in extracted
+        if not is_join(task.dispatched[0]) and (transforms or not is_transform(task.dispatched[0]))
+    ]
     tasks = [_task(tvm, task, target) for task in open_]
     return sorted(tasks, key=lambda task: (-task.weight * task.flops, task.name))
 
