@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import pytest
@@ -14,8 +13,8 @@ from torch import nn
 from tensorese.records.run_entries import EitherWay
 from tensorese.records.task import Task
 from tensorese.workloads import tasks_of_all
-from tensorese.workloads.either_way import choice_of, doubtful, said, tasks_either_way
-from tensorese.workloads.winograd import Choice
+from tensorese.workloads.choice import Choice
+from tensorese.workloads.either_way import choice_of, doubtful, said, tasks_either_way, way_of
 from workload_support import host, network_of
 
 pytestmark = pytest.mark.tvm
@@ -37,11 +36,21 @@ class Block(nn.Module):
         return self.last(y) + y.mean((2, 3), keepdim=True)[:, :16]
 
 
+class Extract:
+    """Every task of a network, as `tune` has them."""
+
+    def __init__(self, network: Any) -> None:
+        self.network = network
+
+    def __call__(self, choice: Choice) -> list[Task]:
+        return tasks_of_all([self.network], host(), winograd=choice, attention=choice, fixed=True)
+
+
 @pytest.fixture(scope="module")
 def extract() -> Any:
     torch.manual_seed(0)
     network = network_of(Block(), torch.randn(1, 64, 56, 56))
-    return partial(tasks_of_all, [network], host(), transforms=True)
+    return Extract(network)
 
 
 def either(
@@ -55,7 +64,7 @@ def either(
         assert all("T.parallel" in module.script() for _, module in kernels)
         return [secs] * len(kernels)
 
-    now = extract(winograd=choice)
+    now = extract(choice)
     tasks, ways = tasks_either_way(
         now, choice, extract, known=known, trials=trials, timed=latencies
     )
@@ -91,7 +100,7 @@ def test_what_is_chosen_has_the_tasks_that_were_said(extract: Any) -> None:
     texts = [{t.workload.id: t.workload.module for t in some} for some in (tasks, resumed)]
     assert texts[0] == texts[1], "names of blocks too, or programs do not replay"
     assert ways == [swapped] and timed == []
-    direct = tasks_of_all([*extract.args[0]], host(), winograd=choice_of([swapped]))
+    direct = tasks_of_all([extract.network], host(), winograd=choice_of([swapped]))
     assert {t.workload.id: t.weight for t in direct} == {i: n for i, n in after.items() if n}
 
 
@@ -111,7 +120,7 @@ def test_doubtful_is_where_the_estimates_are_close() -> None:
     choice = Choice()
     choice.asked.update({LARGE: 4, SMALL: 3, (1, 56, 56, 512, 512): 1})
     assert doubtful(choice) == [(SMALL, 2), (LARGE, 0)], "most in doubt first"
-    first, second = choice.tile(SMALL), choice.tile(LARGE)
+    first, second = way_of(choice, SMALL), way_of(choice, LARGE)
     assert (first, second) == (0, 4)
 
 

@@ -101,8 +101,8 @@ def _causes(
 def _why(row: Mapping[str, Any]) -> str:
     if row.get("origin"):
         return "has a program that was not timed"
-    is_transform = "winograd_" in str(row["kernel"])
-    return "has a fixed program" if is_transform else "has no tuned program"
+    is_fixed = any(name in str(row["kernel"]) for name in ("winograd_", "attention"))
+    return "has a fixed program" if is_fixed else "has no tuned program"
 
 
 def _ms(secs: Any) -> str:

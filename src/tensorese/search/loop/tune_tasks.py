@@ -16,7 +16,7 @@ from tensorese import interrupts
 from tensorese.errors import did_you_mean
 from tensorese.measure.base import Measurer
 from tensorese.records.nouns import Platform
-from tensorese.records.run_entries import EitherWay, RunHead
+from tensorese.records.run_entries import EitherWay, RunHead, settings_of
 from tensorese.records.run_folder import RunFolder
 from tensorese.records.store import Store
 from tensorese.records.user_store import UserStore
@@ -104,7 +104,7 @@ def tune_tasks(
             "ranker": ranker.name,
             "proposer": proposer.name,
             **({"device": device} if device else {}),
-            **({"winograd": [one.to_dict() for one in ways]} if ways else {}),
+            **settings_of(ways),
         },
         peak_gflops=peak_gflops,
     )
