@@ -47,12 +47,12 @@ def tiles(queries: int, keys: int, width: int, *, lanes: int, registers: int) ->
     """For values of so many columns; None where no block of rows or vector of columns is whole."""
     sums = 3 * registers // 4  # the others hold what is multiplied
     wide = next((n for n in (16, 8, 4) if n <= lanes and width % n == 0), 0)
-    sizes = [n * lanes for n in (3, 4, 2, 1) if n * lanes <= queries]
+    sizes = [n * lanes for n in (2, 3, 4, 1) if n * lanes <= queries]
     if not wide or not sizes:
         return None
     near = [rows for rows in sizes if 4 * rows * keys <= _NEAR] or [min(sizes)]
-    # A block of one vector reads every key for few rows.
-    rows = min(near, key=lambda n: -(-queries // n) * n * (1 + lanes / (8 * n)))
+    # Rows of one vector read every key and value for few products.
+    rows = min(near, key=lambda n: -(-queries // n) * n * (17 if n == lanes else 16))
     vectors = width // wide
     columns = max(n for n in range(1, sums // 4) if vectors % n == 0)
     group = max(n for n in range(1, sums // columns + 1) if rows % n == 0)
