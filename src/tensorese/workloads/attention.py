@@ -82,8 +82,10 @@ class Attention(NetworkRewriter):
         if name_of(inner) != "relax.matmul":
             return None
         (query, more), (turned, still_more) = map(self._factor, inner.args)
-        shapes = [_extents(one) for one in (query, turned, value)]
-        tiled = self._tiles(shapes, call)
+        tensors = (query, turned, value)
+        shapes = [_extents(one) for one in tensors]
+        whole = all(str(one.ty.dtype) == "float32" for one in (*tensors, call))
+        tiled = self._tiles(shapes) if whole else None
         if tiled is None or not (mask is None or _fits(mask, scores)):
             return None
         (*heads, queries, dim), (*_, keys), (*_, width) = shapes
@@ -107,11 +109,10 @@ class Attention(NetworkRewriter):
         function = self.builder.add_func(kernel.without_attr("global_symbol"), KERNEL)
         return self.emit(self.relax.call_tir(function, operands, call.ty))
 
-    def _tiles(self, shapes: list[list[int]], call: Any) -> Tiles | None:
-        """None for what the kernel cannot compute."""
+    def _tiles(self, shapes: list[list[int]]) -> Tiles | None:
+        """None for shapes that the kernel is not for."""
         (*heads, queries, _), (*others, _, keys), (*more, rows, width) = shapes
-        same = heads == others == more and rows == keys and heads
-        if not same or any(str(one.ty.dtype) != "float32" for one in (call, *call.args)):
+        if not heads or not heads == others == more or rows != keys:
             return None
         return tiles(queries, keys, width, lanes=self.lanes, registers=self.registers)
 
