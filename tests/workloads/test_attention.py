@@ -263,5 +263,5 @@ def test_it_is_for_cpus_and_on_demand(always: None) -> None:
 
 
 def test_where_it_pays_for_sure() -> None:
-    assert fused((6, 1500, 1500, 64, 64, 0)) == 1  # scores of all heads: 54 MB
-    assert fused((2, 20, 20, 64, 64, 0)) == 0
+    assert fused((6, 1500, 1500, 64, 64, 0)) == fused((12, 128, 128, 64, 64, 1)) == 1
+    assert fused((2, 20, 20, 64, 64, 0)) == 0  # two blocks of 16 rows

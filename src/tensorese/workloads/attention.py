@@ -1,4 +1,4 @@
-"""softmax(scale * q k^T + mask) v as one kernel, where the scores are too many for the caches.
+"""softmax(scale * q k^T + mask) v as one kernel, where that is faster than one operator by one.
 
 Computed operator by operator, the scores of every head are written and read several times. The
 kernel (`attention_kernels.py`) keeps those of a few rows at a time. Which is faster is estimated
@@ -17,12 +17,10 @@ from tensorese.workloads.attention_kernels import KERNEL, Tiles, attention_kerne
 from tensorese.workloads.choice import Choice, Key
 from tensorese.workloads.simplify import NetworkRewriter, rewritten
 
-# How many multiply-adds of a good kernel take as long as one exponential, and as moving one score
-# through the far caches or, where all scores fit into the near ones, through those. Of tuned
-# kernels on two AVX-512 cores.
+# How many multiply-adds of a good kernel take as long as one exponential, and at least as writing
+# and reading one score between operators. Of tuned kernels on two AVX-512 cores, 197 to 1500 rows.
 _PER_EXP = 16.0
-_PER_SCORE, _PER_NEAR_SCORE = 48.0, 16.0
-_NEAR = 2 << 20  # bytes
+_PER_SCORE = 48.0
 _WORTH = 0.85
 """Of the cost operator by operator: an estimate this much lower is acted upon."""
 # An exported `safe` softmax: zero where a row sees no key, which is found out in these steps.
@@ -42,13 +40,12 @@ def estimates(key: Key) -> dict[int, float]:
     """The cost operator by operator (0) and as one kernel (1), in multiply-adds."""
     heads, queries, keys, dim, width, *_ = key
     scores = heads * queries * keys
-    per_score = _PER_SCORE if 4 * scores > _NEAR else _PER_NEAR_SCORE
     tiled = tiles(queries, keys, width, lanes=16, registers=32)
     rows = tiled.rows if tiled else 1
     waste = -(-queries // rows) * rows / queries
     products = scores * (dim + width)
     return {
-        0: products + scores * (_PER_EXP + per_score),
+        0: products + scores * (_PER_EXP + _PER_SCORE),
         1: waste * (products + scores * _PER_EXP),
     }
 
