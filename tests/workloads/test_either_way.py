@@ -179,6 +179,20 @@ def test_attention_either_way_has_the_tasks_that_were_said(
     assert modules[0] == modules[1], "names of blocks too, or programs do not replay"
 
 
+def test_a_network_of_nothing_else_is_decided_whatever_it_costs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module_attention, "fused", lambda key: 1)
+
+    class Alone(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.softmax(x @ x.transpose(-1, -2) / 4.0, -1) @ x
+
+    extract = Extract(network_of(Alone(), torch.randn(2, 40, 16)))
+    tasks, ways, timed = either(extract, Choice(), trials=1)
+    assert len(ways) == 1 and timed == [1] and tasks and not any(t.weight for t in tasks)
+
+
 def test_what_is_said_counts_attentions_beside_convolutions() -> None:
     choice = Choice({LARGE: 0})
     choice.asked.update({LARGE: 1, (6, 1500, 1500, 64, 64, 0): 4})

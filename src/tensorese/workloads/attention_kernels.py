@@ -22,8 +22,8 @@ from tensorese.tvm_env import import_tvm
 MARK = "tensorese.attention"
 """Annotation of the kernel's block."""
 KERNEL = "attention"
-_NEAR = 400 << 10
-"""Bytes of a block's scores: beside them the second cache holds keys and values as they pass."""
+_NEAR = 1 << 20
+"""Bytes of a block's scores, at most: what a second-level cache holds."""
 _PANEL = 64
 """Keys whose scores and values stay in the first cache while all rows of a block meet them."""
 _LEAST = 2.0**-126

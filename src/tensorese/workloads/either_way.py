@@ -7,6 +7,7 @@ until it is chosen.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -42,7 +43,9 @@ def tasks_either_way(
 
     Deciding may take so many `trials`. A run that was begun is `known` to decide on these only.
     """
+    open_ = [task for task in now if not is_fixed(task.module)]
     if known is None:
+        trials = trials if open_ else math.inf  # there is nothing else to measure
         others, found = _differences(now, choice, extract, trials)
         ways = _with_fixed(found, [*now, *others], timed)
     else:
@@ -51,7 +54,6 @@ def tasks_either_way(
     there = {task.workload.id for task in now}
     wanted = {id_ for one in ways for id_ in one.ways[1].calls} - there
     more = {t.workload.id: replace(t, weight=0) for t in others if t.workload.id in wanted}
-    open_ = [task for task in now if not is_fixed(task.module)]
     return [*open_, *more.values()], ways
 
 

@@ -181,7 +181,10 @@ def head_of(
 def select(tasks: Sequence[Task], patterns: Sequence[str]) -> list[Task]:
     """Tasks whose name or operator matches a glob, or whose id begins with it."""
     if not tasks:
-        raise TuneError("a model must have at least one task to tune, but it has none")
+        raise TuneError(
+            "a model must have at least one task to tune, but it has none; one that is nothing but "
+            "attention has some with --no-attention"
+        )
     chosen: list[Task] = []
     for pattern in patterns or ("*",):
         matching = [task for task in tasks if _matches(task, pattern)]
