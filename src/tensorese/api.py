@@ -28,7 +28,9 @@ from tensorese.measure.rpc_config import FleetConfig
 from tensorese.measure.tuning_farm import IN_NETWORK, TUNING, TuningFarm
 from tensorese.measure.tuning_rpc import TuningRpc
 from tensorese.records.nouns import Platform, Workload
+from tensorese.records.run_entries import EitherWay
 from tensorese.records.run_folder import HEAD, INPUTS, MODEL, RunFolder, claim_run, recorded_ways
+from tensorese.records.task import Task
 from tensorese.search.contracts import Proposer, Ranker
 from tensorese.search.loop.budget import PLAY_OFF, expected_trials
 from tensorese.search.loop.config import TuneConfig, TuneError
@@ -64,6 +66,7 @@ def tune(
     seed: int = 0,
     prepack: bool = True,
     winograd: bool = True,
+    attention: bool = True,
     cache: str = "rotated",
     compile: bool = True,
     share: bool = False,
@@ -83,12 +86,13 @@ def tune(
     minutes.
     Without `prepack` weights keep the order the network has them in, for kernels to be used where
     weights come at run time; without `winograd` every convolution is computed directly, for the
-    smallest rounding errors. It waits while another process tunes or collects on the same cores,
-    unless `share` is given. `cache="hot"` times programs with their weights in the near caches,
-    which no kernel finds in a network (CPUs). Without `reuse` it neither reads nor feeds the store
-    of this user's earlier runs. With a `fleet` programs are timed on the devices of a TVM tracker,
-    and built here, or built and timed on the nodes of a Ray cluster; `target` and `platform` are
-    theirs and to be named, and the library is for them.
+    smallest rounding errors, and without `attention` that goes operator by operator. It waits while
+    another process tunes or collects on the same cores, unless `share` is given. `cache="hot"`
+    times programs with their weights in the near caches, which no kernel finds in a network (CPUs).
+    Without `reuse` it neither reads nor feeds the store of this user's earlier runs. With a `fleet`
+    programs are timed on the devices of a TVM tracker, and built here, or built and timed on the
+    nodes of a Ray cluster; `target` and `platform` are theirs and to be named, and the library is
+    for them.
     `proposer` is a name (`evolution`, `annealing`, `random`, `tlm`, `portfolio`) or an object with
     a ranker of its own. What an ONNX file leaves open is fixed by `shapes` of inputs, `dims` that
     the file names, and `values` of inputs that become constants. A list of shapes, or of extents,
@@ -106,6 +110,7 @@ def tune(
         seed=seed,
         prepack=prepack,
         winograd=winograd,
+        attention=attention,
     )
     if fleet is not None and config.trials == 0:
         raise TuneError(
@@ -176,6 +181,7 @@ def tune(
             else (ranker, "")
         )
         from tensorese.workloads import load_variants, source_of_all, tasks_of_all
+        from tensorese.workloads.choice import Choice
         from tensorese.workloads.either_way import choice_of, said, tasks_either_way
 
         reading = time.monotonic()
@@ -183,20 +189,30 @@ def tune(
         networks = load_variants(source, shapes=shapes, dims=dims, values=values)
         network, arrays = networks[0], _checked(networks, arrays)
         where_to = Path(out) if out is not None else default_out(network.name)
-        known = recorded_ways(where_to)
+        known: Sequence[EitherWay] | None = recorded_ways(where_to)
         if known is None and (fleet is not None or tasks or not on_cpu):
             known = ()  # on a device elsewhere, or for a part of the network, nothing is decided
+        switches = {"winograd": winograd, "attention": attention}
+        known = None if known is None else [one for one in known if switches[one.setting]]
         choice = choice_of(known or ())
-        extract = functools.partial(
-            tasks_of_all, networks, parsed.to_json(), prepack=prepack, transforms=True
-        )
-        now = extract(winograd=winograd and choice)
+
+        def extract(how: Choice) -> list[Task]:
+            return tasks_of_all(
+                networks,
+                parsed.to_json(),
+                prepack=prepack,
+                winograd=winograd and how,
+                attention=attention and how,
+                fixed=True,
+            )
+
+        now = extract(choice)
         preparing = time.monotonic() - reading
         extracted, ways = tasks_either_way(
             now,
             choice,
             extract,
-            known=known if winograd else (),
+            known=known,
             trials=_DECIDING * expected_trials(config),
             timed=lambda kernels: _latencies(workers(), kernels),
         )
@@ -311,7 +327,11 @@ def _tune_instantly(
         networks = load_variants(source, **fixed)
         network, arrays = networks[0], _checked(networks, arrays)
         extracted = tasks_of_all(
-            networks, target.to_json(), prepack=config.prepack, winograd=config.winograd
+            networks,
+            target.to_json(),
+            prepack=config.prepack,
+            winograd=config.winograd,
+            attention=config.attention,
         )
         for note in (*remarks, *network.notes):
             announcer.on_note(note)

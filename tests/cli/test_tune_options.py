@@ -40,6 +40,14 @@ def test_convolutions_may_go_by_winograd_unless_told(asked: dict[str, Any]) -> N
     assert not asked["winograd"]
 
 
+def test_attention_may_be_one_kernel_unless_told(asked: dict[str, Any]) -> None:
+    assert CliRunner().invoke(tune, ["zoo:bert_tiny"], standalone_mode=False).exception is None
+    assert asked["attention"]
+    told = ["zoo:bert_tiny", "--no-attention"]
+    assert CliRunner().invoke(tune, told, standalone_mode=False).exception is None
+    assert not asked["attention"]
+
+
 def test_weights_are_packed_and_out_of_the_near_caches_unless_told(asked: dict[str, Any]) -> None:
     assert CliRunner().invoke(tune, ["zoo:resnet18"], standalone_mode=False).exception is None
     assert (asked["prepack"], asked["cache"]) == (True, "rotated")

@@ -1,10 +1,10 @@
-"""Both ways to compute a convolution, read off the network, with what they differ in."""
+"""Both ways to compute a convolution or an attention, read off the network, with what they differ
+in."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import pytest
@@ -13,9 +13,10 @@ from torch import nn
 
 from tensorese.records.run_entries import EitherWay
 from tensorese.records.task import Task
+from tensorese.workloads import attention as module_attention
 from tensorese.workloads import tasks_of_all
-from tensorese.workloads.either_way import choice_of, doubtful, said, tasks_either_way
-from tensorese.workloads.winograd import Choice
+from tensorese.workloads.choice import Choice
+from tensorese.workloads.either_way import choice_of, doubtful, said, tasks_either_way, way_of
 from workload_support import host, network_of
 
 pytestmark = pytest.mark.tvm
@@ -37,11 +38,21 @@ class Block(nn.Module):
         return self.last(y) + y.mean((2, 3), keepdim=True)[:, :16]
 
 
+class Extract:
+    """Every task of a network, as `tune` has them."""
+
+    def __init__(self, network: Any) -> None:
+        self.network = network
+
+    def __call__(self, choice: Choice) -> list[Task]:
+        return tasks_of_all([self.network], host(), winograd=choice, attention=choice, fixed=True)
+
+
 @pytest.fixture(scope="module")
 def extract() -> Any:
     torch.manual_seed(0)
     network = network_of(Block(), torch.randn(1, 64, 56, 56))
-    return partial(tasks_of_all, [network], host(), transforms=True)
+    return Extract(network)
 
 
 def either(
@@ -55,7 +66,7 @@ def either(
         assert all("T.parallel" in module.script() for _, module in kernels)
         return [secs] * len(kernels)
 
-    now = extract(winograd=choice)
+    now = extract(choice)
     tasks, ways = tasks_either_way(
         now, choice, extract, known=known, trials=trials, timed=latencies
     )
@@ -91,7 +102,7 @@ def test_what_is_chosen_has_the_tasks_that_were_said(extract: Any) -> None:
     texts = [{t.workload.id: t.workload.module for t in some} for some in (tasks, resumed)]
     assert texts[0] == texts[1], "names of blocks too, or programs do not replay"
     assert ways == [swapped] and timed == []
-    direct = tasks_of_all([*extract.args[0]], host(), winograd=choice_of([swapped]))
+    direct = tasks_of_all([extract.network], host(), winograd=choice_of([swapped]))
     assert {t.workload.id: t.weight for t in direct} == {i: n for i, n in after.items() if n}
 
 
@@ -111,7 +122,7 @@ def test_doubtful_is_where_the_estimates_are_close() -> None:
     choice = Choice()
     choice.asked.update({LARGE: 4, SMALL: 3, (1, 56, 56, 512, 512): 1})
     assert doubtful(choice) == [(SMALL, 2), (LARGE, 0)], "most in doubt first"
-    first, second = choice.tile(SMALL), choice.tile(LARGE)
+    first, second = way_of(choice, SMALL), way_of(choice, LARGE)
     assert (first, second) == (0, 4)
 
 
@@ -126,3 +137,67 @@ def test_what_is_said_counts_convolutions() -> None:
         "4 doubtful ones by an estimate"
     )
     assert said(Choice(), []) == ""
+
+
+# -- attention --------------------------------------------------------------------------------
+
+HEADS = (2, 40, 40, 16, 16, 0)
+
+
+class Attends(nn.Module):
+    """Two attentions of one kind between products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(16, 16) for _ in range(2))
+
+    def forward(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = layer(torch.softmax(x @ x.transpose(-1, -2) / 4.0, -1) @ x)
+        return x
+
+
+@pytest.mark.parametrize("estimate", [0, 1])
+def test_attention_either_way_has_the_tasks_that_were_said(
+    monkeypatch: pytest.MonkeyPatch, estimate: int
+) -> None:
+    monkeypatch.setattr(module_attention, "fused", lambda key: estimate)
+    extract = Extract(network_of(Attends(), torch.randn(2, 40, 16)))
+    choice = Choice()
+    tasks, (one,), timed = either(extract, choice)
+    assert choice.asked == {HEADS: 2} and one.key == HEADS and timed == [1]
+    assert [way.m for way in one.ways] == [estimate, 1 - estimate]
+    ways = {way.m: way for way in one.ways}
+    assert (ways[0].fixed, ways[1].fixed) == (0.0, pytest.approx(2e-3))
+    by_id = {task.workload.id: task for task in tasks}
+    operators = [by_id[id_].operator for id_ in ways[0].calls]
+    assert operators.count("softmax") == 1 and operators.count("batch_matmul") == 2
+    assert {by_id[id_].weight for id_ in ways[0].calls} == {0 if estimate else 2}
+    swapped = EitherWay(key=one.key, ways=(one.ways[1], one.ways[0]), decided=True)
+    resumed, _, _ = either(extract, choice_of([swapped]), known=[swapped])
+    modules = [{t.workload.id: t.workload.module for t in some} for some in (tasks, resumed)]
+    assert modules[0] == modules[1], "names of blocks too, or programs do not replay"
+
+
+def test_a_network_of_nothing_else_is_decided_whatever_it_costs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module_attention, "fused", lambda key: 1)
+
+    class Alone(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.softmax(x @ x.transpose(-1, -2) / 4.0, -1) @ x
+
+    extract = Extract(network_of(Alone(), torch.randn(2, 40, 16)))
+    tasks, ways, timed = either(extract, Choice(), trials=1)
+    assert len(ways) == 1 and timed == [1] and tasks and not any(t.weight for t in tasks)
+
+
+def test_what_is_said_counts_attentions_beside_convolutions() -> None:
+    choice = Choice({LARGE: 0})
+    choice.asked.update({LARGE: 1, (6, 1500, 1500, 64, 64, 0): 4})
+    assert said(choice, []) == (
+        "0 of 1 convolutions by Winograd's algorithm, 0 decided by measuring, "
+        "1 doubtful ones by an estimate; 4 of 4 attentions in one kernel, 0 decided by measuring, "
+        "4 doubtful ones by an estimate"
+    )

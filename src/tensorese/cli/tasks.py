@@ -26,6 +26,7 @@ _UNCUT = 1000
 )
 @click.option("--top", type=click.IntRange(1), default=None, help="Only the N largest.")
 @click.option("--no-winograd", is_flag=True, help="As tune --no-winograd has them (CPUs).")
+@click.option("--no-attention", is_flag=True, help="As tune --no-attention has them (CPUs).")
 @click.option("--json", "as_json", is_flag=True, help="Print the tasks as JSON.")
 @shape_options
 def tasks(
@@ -34,6 +35,7 @@ def tasks(
     space: bool,
     top: int | None,
     no_winograd: bool,
+    no_attention: bool,
     as_json: bool,
     shape: tuple[str, ...],
     dim: tuple[str, ...],
@@ -59,7 +61,9 @@ def tasks(
         network = networks[0]
         for note in network.notes:
             click.echo(note, err=True)
-        extracted = tasks_of_all(networks, parsed.to_json(), winograd=not no_winograd)
+        extracted = tasks_of_all(
+            networks, parsed.to_json(), winograd=not no_winograd, attention=not no_attention
+        )
         total = sum(task.flops * task.weight for task in extracted)
         extracted.sort(key=lambda task: -task.flops * task.weight)
         rows = [_row(task, space) for task in extracted[:top]]

@@ -33,6 +33,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--inputs", type=_PATH, default=None, help="A .npz to verify on, by input name.")
 @click.option("--no-prepack", is_flag=True, help="Leave weights in the network's own order.")
 @click.option("--no-winograd", is_flag=True, help="Compute every convolution directly (CPUs).")
+@click.option("--no-attention", is_flag=True, help="Attention operator by operator (CPUs).")
 @click.option(
     "--cache",
     type=click.Choice(["rotated", "hot"]),
@@ -64,6 +65,7 @@ def tune(
     inputs: Path | None,
     no_prepack: bool,
     no_winograd: bool,
+    no_attention: bool,
     cache: str,
     no_compile: bool,
     share: bool,
@@ -111,6 +113,7 @@ def tune(
             seed=seed,
             prepack=not no_prepack,
             winograd=not no_winograd,
+            attention=not no_attention,
             cache=cache,
             compile=not no_compile,
             share=share,

@@ -15,6 +15,7 @@ from tensorese.deploy.folder import TunedRun
 from tensorese.deploy.library import Argument, Signature
 from tensorese.records.run_entries import BestProgram
 from tensorese.workloads import prepare
+from tensorese.workloads.attention_kernels import is_attention
 from tensorese.workloads.winograd_kernels import is_transform
 
 _COARSE = ("bfloat16", "float16", "float32", "float64")
@@ -70,14 +71,16 @@ class Built:
         return ", ".join(str(one).rpartition(" ")[0] for one in self.signature.inputs)
 
     @cached_property
-    def by_winograd(self) -> bool:
-        """Whether a convolution is computed otherwise than the network says."""
-        return any(is_transform(normalised(f)) for f in kernels_of(self.prepared).values())
+    def otherwise(self) -> dict[str, bool]:
+        """What is computed otherwise than the network says."""
+        modules = [normalised(f) for f in kernels_of(self.prepared).values()]
+        tests = {"winograd": is_transform, "attention": is_attention}
+        return {name: any(map(test, modules)) for name, test in tests.items()}
 
     @cached_property
     def direct(self) -> Any:
-        """Prepared with every convolution as it is written: what the result is judged by."""
-        if not self.by_winograd:
+        """Prepared with every operator as it is written: what the result is judged by."""
+        if not any(self.otherwise.values()):
             return self.prepared
         return prepare(self.network.module, self.run.target, prepack=self.run.prepack)
 

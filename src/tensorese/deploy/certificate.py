@@ -30,7 +30,7 @@ def certificate_of(builts: Sequence[Built], library: Path) -> dict[str, Any]:
         "signature": built.signature.to_dict(),
         "library": {"sha256": sha256(library), "bytes": library.stat().st_size},
         "weights": {"sha256": weights_sha256(built.network.module), "packed": built.packed},
-        "winograd": built.by_winograd,
+        **built.otherwise,
         "toolchain": toolchain_of(run.kind),
         "host": os.uname().nodename,
         "time": time.time(),

@@ -102,7 +102,8 @@ def _causes(
 def _why(row: Mapping[str, Any]) -> str:
     if row.get("origin"):
         return "has a program that was not timed"
-    is_fixed = any(name in str(row["kernel"]) for name in ("winograd_", NAME))
+    names = ("winograd_", "attention", NAME)
+    is_fixed = any(name in str(row["kernel"]) for name in names)
     return "has a fixed program" if is_fixed else "has no tuned program"
 
 

@@ -17,8 +17,8 @@ from tensorese.deploy.errors import DeployError
 from tensorese.records.run_entries import BestProgram, EitherWay, ways_in
 from tensorese.records.run_folder import INPUTS, LIBRARY, RunFolder
 from tensorese.records.user_store import Known, read_known
+from tensorese.workloads.choice import Choice
 from tensorese.workloads.either_way import choice_of
-from tensorese.workloads.winograd import Choice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +37,10 @@ class TunedRun:
     """Whether its tasks leave the order of constant weights to the schedule."""
     winograd: bool = False
     """Whether convolutions may go by Winograd's algorithm; runs of before did not."""
+    attention: bool = False
+    """Whether attention may be one kernel, likewise."""
     ways: tuple[EitherWay, ...] = ()
-    """Of convolutions that the run had to decide on."""
+    """Of what the run had to decide on."""
     judged_for: str = ""
     """The platform that the model which chose unmeasured programs speaks for."""
     device: str = ""
@@ -55,9 +57,13 @@ class TunedRun:
         return str(json.loads(self.target)["kind"])
 
     @property
-    def choice(self) -> bool | Choice:
-        """How its convolutions are computed."""
-        return self.winograd and choice_of(self.ways)
+    def choices(self) -> dict[str, bool | Choice]:
+        """How it computes what may be computed in several ways, as `prepare` takes it."""
+        choice = choice_of(self.ways)
+        return {
+            "winograd": self.winograd and choice,
+            "attention": self.attention and choice,
+        }
 
     @property
     def library(self) -> Path:
@@ -79,6 +85,7 @@ def read_run(path: str | os.PathLike[str]) -> TunedRun:
             best=folder.best(),
             prepack=bool(config.get("prepack", True)),
             winograd=bool(config.get("winograd", False)),
+            attention=bool(config.get("attention", False)),
             ways=ways_in(config),
             judged_for=str(config.get("judged_for", "")),
             device=str(config.get("device", "")),

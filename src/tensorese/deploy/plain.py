@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from tensorese.tvm_env import import_tvm
-from tensorese.workloads.winograd_kernels import is_transform, transform_schedule
+from tensorese.workloads.fixed_kernels import fixed_schedule, is_fixed
 
 _VECTORS = (64, 32, 16, 8, 4)  # elements of the innermost loop, the longest that divides it
 _WORTH_A_THREAD = 1 << 13  # element updates of a block: below, waking another core costs more
@@ -21,8 +21,8 @@ _SPATIAL, _REDUCTION = 0, 2
 def plain_schedule(module: Any) -> Any:
     """The module's blocks one by one; a block that does not fit the pattern stays as it is."""
     tvm = import_tvm()
-    if is_transform(module):
-        return transform_schedule(module)
+    if is_fixed(module):
+        return fixed_schedule(module)
     refused = (tvm.s_tir.ScheduleError, tvm.error.InternalError, ValueError, RuntimeError)
     schedule = tvm.s_tir.Schedule(module)
     try:

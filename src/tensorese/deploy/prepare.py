@@ -39,8 +39,7 @@ def prepare_shapes(
         (one,) = networks
         networks = [replace(one, given={**one.given, **checked_inputs(one, run.inputs)})]
     modules = [
-        prepare(one.module, run.target, prepack=run.prepack, winograd=run.choice)
-        for one in networks
+        prepare(one.module, run.target, prepack=run.prepack, **run.choices) for one in networks
     ]
     whole = merged(modules)
     applied = apply_programs(whole, run.best, run.target, prepack=prepack)

@@ -163,7 +163,7 @@ def _blame(built: Built, arena: Arena, at: int, rule: str) -> DeployError:
 
 def _same_kernels(built: Built, arena: Arena) -> str:
     """The contender with the tuned library's kernels, none of them tuned."""
-    if not built.by_winograd and "untuned" in arena.contenders:
+    if not any(built.otherwise.values()) and "untuned" in arena.contenders:
         return "untuned"
     path = arena.scratch / f"{_SAME_KERNELS}.so"
     build_library(built.prepared, built.run.target, path)

@@ -89,28 +89,37 @@ class Pending:
         return cls(number=int(entry["number"]), task=str(entry["task"]), rows=rows)
 
 
+_SETTINGS = ("winograd", "attention")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Way:
-    """A convolution by F(m x m, 3 x 3), or computed directly where `m` is 0."""
+    """A convolution by F(m x m, 3 x 3), or an attention as one kernel (`m` is 1); as the network
+    says where `m` is 0."""
 
     m: int
     calls: Mapping[str, int]
     """Of tasks that the other way does not have, by workload id."""
     fixed: float = 0.0
-    """Seconds of its transforms, which have nothing to tune, in one run of the network."""
+    """Seconds of its kernels that have nothing to tune, in one run of the network."""
     secs: float | None = None
-    """Tasks and transforms together, once they were measured."""
+    """All kernels together, once they were measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EitherWay:
-    """A convolution, and two ways to compute it: what the network does, and what it might."""
+    """A convolution or an attention, and two ways to compute it: what the network does, and what it
+    might."""
 
     key: tuple[int, ...]
-    """Output shape and input channels."""
+    """See `workloads.choice`."""
     ways: tuple[Way, Way]
     decided: bool = False
     """By measuring; until then an estimate says which is first."""
+
+    @property
+    def setting(self) -> str:
+        return _SETTINGS[len(self.key) != 5]
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -124,8 +133,15 @@ class EitherWay:
 
 def ways_in(config: Mapping[str, Any]) -> tuple[EitherWay, ...]:
     """Of a run's settings; none where nothing was to be decided."""
-    entries = config.get("winograd")
-    return tuple(map(EitherWay.from_dict, entries)) if isinstance(entries, list) else ()
+    entries = [config.get(setting) for setting in _SETTINGS]
+    lists = [some for some in entries if isinstance(some, list)]
+    return tuple(EitherWay.from_dict(entry) for some in lists for entry in some)
+
+
+def settings_of(ways: Sequence[EitherWay]) -> dict[str, Any]:
+    """As a run's settings have them: by the switch that allows the choice."""
+    by_setting = [[one for one in ways if one.setting == setting] for setting in _SETTINGS]
+    return {some[0].setting: [one.to_dict() for one in some] for some in by_setting if some}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,7 @@ from tensorese.records.run_entries import (
     EitherWay,
     Pending,
     RunHead,
+    settings_of,
     ways_in,
 )
 from tensorese.records.store import Store
@@ -49,7 +50,7 @@ INPUTS = "example-inputs.npz"
 
 _PROPOSER = "evolution"
 """Of run folders that do not name one."""
-_SHAPING = {"prepack": True, "winograd": False}
+_SHAPING = {"prepack": True, "winograd": False, "attention": False}
 """Settings that tasks depend on, and their values in run folders that do not record them."""
 
 
@@ -181,8 +182,8 @@ class RunFolder:
         write_text(self.path / HEAD, json.dumps(self.head, indent=1) + "\n")
 
     def choose(self, ways: Sequence[EitherWay], weights: Mapping[str, int], seconds: float) -> None:
-        """Which convolutions the network computes how from now on, and so which tasks it has."""
-        config = {**self.head["config"], "winograd": [one.to_dict() for one in ways]}
+        """What the network computes how from now on, and so which tasks it has."""
+        config = {**self.head["config"], **settings_of(ways)}
         tasks = [
             {**task, "weight": weights.get(task["workload"], task["weight"])}
             for task in self.head["tasks"]

@@ -12,7 +12,7 @@ from tensorese.report.tables import table
 from tensorese.report.text import breakable, decimals
 
 _SHOWN = 12
-_TRANSFORM = "winograd_"
+_FIXED = ("winograd_", "attention")
 """In the names of kernels whose program is fixed: nothing about them is tuned."""
 _COLUMNS = ("kernel", "class", "calls", "in place, ms", "alone, ms", "slower by, ms", "share")
 
@@ -69,7 +69,7 @@ def _row(row: Mapping[str, Any], task: TaskReport | None, total: float) -> list[
     called = task.name if task else str(row["kernel"])
     shapes = " ".join(task.shapes) if task else ""
     alone, places = row.get("promised"), decimals(total)
-    fixed = "fixed" if _TRANSFORM in called else "untuned"
+    fixed = "fixed" if any(name in called for name in _FIXED) else "untuned"
     without = "not timed" if row.get("origin") else fixed
     return [
         f'{breakable(called)}<div class="small">{escape(shapes)}</div>',

@@ -31,6 +31,9 @@ _WINOGRAD = {
     "winograd_input, winograd_output": "a 3x3 convolution by Winograd's algorithm: transforms "
     "around a matmul of 16 or 36 matrices",
 }
+_ATTENTION = {
+    "attention": "scores, softmax and their product with the values, some query rows at a time",
+}
 _CHOSEN = {
     "not timed, from A:B": "a program that proposer A wrote and model B ranked first, unmeasured",
 }
@@ -69,6 +72,8 @@ def _terms(report: Report, systems: set[str]) -> Iterator[tuple[str, str]]:
         yield from _KERNELS.items()
     if report.certificate.get("winograd"):
         yield from _WINOGRAD.items()
+    if report.certificate.get("attention"):
+        yield from _ATTENTION.items()
     if any(task.chosen for task in report.tasks):
         yield from _CHOSEN.items()
     failed = {status for status, _, _ in report.failures}

@@ -12,12 +12,14 @@ from functools import cache, partial
 from typing import Any
 
 from tensorese.tvm_env import import_tvm
+from tensorese.workloads.attention import attention as in_one_kernel
 from tensorese.workloads.channels import carry_channels
+from tensorese.workloads.choice import Choice
 from tensorese.workloads.errors import NetworkError, first_line
 from tensorese.workloads.masks import keep_masks_apart
 from tensorese.workloads.regroup import regroup
 from tensorese.workloads.simplify import simplify
-from tensorese.workloads.winograd import Choice, keep_apart
+from tensorese.workloads.winograd import keep_apart
 from tensorese.workloads.winograd import winograd as by_winograd
 
 # Channels innermost: vectors run along channels and neighbouring pixels share them.
@@ -31,7 +33,12 @@ _LAYOUTS = {
 
 
 def prepare(
-    module: Any, target: str, *, prepack: bool = True, winograd: bool | Choice = False
+    module: Any,
+    target: str,
+    *,
+    prepack: bool = True,
+    winograd: bool | Choice = False,
+    attention: bool | Choice = False,
 ) -> Any:
     """Fused, folded and re-laid-out: Relax calls to the TIR functions that are tuned.
 
@@ -39,7 +46,7 @@ def prepare(
     are marked free for re-layout: `RewriteLayout` may then choose their order with the schedule,
     and deploy packs them once, at compile time. Without `prepack` they keep the network's order.
     With `winograd`, 3x3 convolutions on a CPU go by that algorithm where it seems to pay, or as a
-    `Choice` says.
+    `Choice` says; with `attention`, that is one kernel there likewise.
     """
     kind = str(json.loads(target)["kind"])
     tvm = import_tvm()  # no kernel of the target is made here: none of its intrinsics are needed
@@ -48,9 +55,10 @@ def prepare(
         for rewriting in (simplify, partial(_channels_last, tvm), simplify):
             module = _without_fail(rewriting, module)
         module = _without_fail(partial(regroup, whole_vectors=kind == "llvm"), module)
-        if kind == "llvm" and winograd:
-            choice = winograd if isinstance(winograd, Choice) else Choice()
-            module = _without_fail(partial(by_winograd, choice=choice), module)
+        for chosen, how in ((by_winograd, winograd), (in_one_kernel, attention)):
+            if kind == "llvm" and how:
+                choice = how if isinstance(how, Choice) else Choice()
+                module = _without_fail(partial(chosen, choice=choice), module)
         if kind == "llvm":
             module = _without_fail(carry_channels, module)
         masks = [tvm.transform.module_pass(lambda m, _: keep_masks_apart(m), opt_level=0)]

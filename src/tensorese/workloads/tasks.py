@@ -10,13 +10,13 @@ from typing import Any
 from tensorese.identity import workload_of
 from tensorese.records.task import Task
 from tensorese.tvm_env import import_tvm
+from tensorese.workloads.choice import Choice
 from tensorese.workloads.errors import NetworkError
+from tensorese.workloads.fixed_kernels import is_fixed
 from tensorese.workloads.joined_channels import is_join
 from tensorese.workloads.network import Network
 from tensorese.workloads.operators import operator_class
 from tensorese.workloads.prepare import prepare
-from tensorese.workloads.winograd import Choice
-from tensorese.workloads.winograd_kernels import is_transform
 
 # Calls a prepared function may keep: they only pass memory on.
 _PLUMBING = ("relax.call_", "relax.shape", "relax.memory", "relax.builtin", "relax.reshape")
@@ -28,23 +28,27 @@ def tasks_of(
     *,
     prepack: bool = True,
     winograd: bool | Choice = False,
-    transforms: bool = False,
+    attention: bool | Choice = False,
+    fixed: bool = False,
 ) -> list[Task]:
     """The tasks of `prepare(network.module, target)`, costliest share of the FLOPs first.
 
-    Winograd's transforms have one schedule each: there is nothing to decide, unless somebody wants
-    to know of them.
+    Of kernels with one schedule there is nothing to decide: they are left out, unless somebody
+    wants to know of the `fixed` ones too.
     """
     tvm = import_tvm()  # no kernel is made here: no intrinsics of the target are needed
-    prepared = prepare(network.module, target, prepack=prepack, winograd=winograd)
+    prepared = prepare(
+        network.module, target, prepack=prepack, winograd=winograd, attention=attention
+    )
     _check_lowered(tvm, network.name, prepared["main"])
     from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
 
     extracted = extract_tasks(prepared, tvm.target.Target(json.loads(target)))
+    modules = [task.dispatched[0] for task in extracted]
     open_ = [
         task
-        for task in extracted
-        if not is_join(task.dispatched[0]) and (transforms or not is_transform(task.dispatched[0]))
+        for task, module in zip(extracted, modules, strict=True)
+        if not is_join(module) and (fixed or not is_fixed(module))
     ]
     tasks = [_task(tvm, task, target) for task in open_]
     return sorted(tasks, key=lambda task: (-task.weight * task.flops, task.name))
@@ -56,14 +60,20 @@ def tasks_of_all(
     *,
     prepack: bool = True,
     winograd: bool | Choice = False,
-    transforms: bool = False,
+    attention: bool | Choice = False,
+    fixed: bool = False,
 ) -> list[Task]:
     """The tasks of a network at several shapes; what they have in common is there once, with the
     weights of all."""
     together: dict[str, Task] = {}
     for network in networks:
         for task in tasks_of(
-            network, target, prepack=prepack, winograd=winograd, transforms=transforms
+            network,
+            target,
+            prepack=prepack,
+            winograd=winograd,
+            attention=attention,
+            fixed=fixed,
         ):
             before = together.get(task.workload.id)
             weight = task.weight + (before.weight if before else 0)

@@ -8,13 +8,11 @@ estimate is not sure (`either_way.py`).
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from tensorese.tvm_env import import_tvm
+from tensorese.workloads.choice import Choice
 from tensorese.workloads.simplify import NetworkRewriter, rewritten
 from tensorese.workloads.winograd_kernels import (
     TILES,
@@ -38,23 +36,6 @@ named after numbered variables, and programs name blocks: numbers are as if by t
 _OUT_FUSIBLE, _OPAQUE = 4, 8  # relax operator patterns
 
 
-Key = tuple[int, ...]
-"""Of a convolution: its output shape and its input channels."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The m of F(m x m, 3 x 3) for every convolution, 0 for the direct one: as it was measured, or
-    else as it is estimated."""
-
-    measured: Mapping[Key, int] = field(default_factory=dict)
-    asked: Counter[Key] = field(default_factory=Counter, compare=False)
-    """The convolutions that had the choice, and how often each."""
-
-    def tile(self, key: Key) -> int:
-        return self.measured[key] if key in self.measured else best_tile(key[:4], key[4])
-
-
 def winograd(module: Any, choice: Choice) -> Any:
     """The module with convolutions replaced as chosen; NHWC and HWIO only."""
     return rewritten(module, partial(Winograd, choice))
@@ -73,8 +54,8 @@ class Winograd(NetworkRewriter):
         shape = tuple(int(extent) for extent in call.ty.shape)
         key = (*shape, int(x.ty.shape[3]))
         self.choice.asked[key] += 1
-        m = self.choice.tile(key)
         estimate = best_tile(shape, key[4])
+        m = self.choice.way(key, estimate)
         if m == 0:
             for _ in range(_MORE_NAMES if estimate else 0):
                 self.builder.get_unique_name("lv")

@@ -39,6 +39,8 @@ class TuneConfig:
     """Whether schedules may choose the order of constant weights (CPUs)."""
     winograd: bool = True
     """Whether 3x3 convolutions may go by Winograd's algorithm (CPUs)."""
+    attention: bool = True
+    """Whether attention may be one kernel (CPUs)."""
 
     def __post_init__(self) -> None:
         if self.trials is not None and self.trials < 0:

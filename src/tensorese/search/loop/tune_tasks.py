@@ -16,7 +16,7 @@ from tensorese import interrupts
 from tensorese.errors import did_you_mean
 from tensorese.measure.base import Measurer
 from tensorese.records.nouns import Platform
-from tensorese.records.run_entries import EitherWay, RunHead
+from tensorese.records.run_entries import EitherWay, RunHead, settings_of
 from tensorese.records.run_folder import RunFolder
 from tensorese.records.store import Store
 from tensorese.records.user_store import UserStore
@@ -104,7 +104,7 @@ def tune_tasks(
             "ranker": ranker.name,
             "proposer": proposer.name,
             **({"device": device} if device else {}),
-            **({"winograd": [one.to_dict() for one in ways]} if ways else {}),
+            **settings_of(ways),
         },
         peak_gflops=peak_gflops,
     )
@@ -182,7 +182,10 @@ def head_of(
 def select(tasks: Sequence[Task], patterns: Sequence[str]) -> list[Task]:
     """Tasks whose name or operator matches a glob, or whose id begins with it."""
     if not tasks:
-        raise TuneError("a model must have at least one task to tune, but it has none")
+        raise TuneError(
+            "a model must have at least one task to tune, but it has none; one that is nothing but "
+            "attention has some with --no-attention"
+        )
     chosen: list[Task] = []
     for pattern in patterns or ("*",):
         matching = [task for task in tasks if _matches(task, pattern)]
