@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 ROOMS = {
     "cli": 2790,
     "collect": 3240,
-    "deploy": 3080,
+    "deploy": 3430,
     "evaluation": 1320,
     "features": 2870,
     "integrations": 420,
@@ -26,19 +26,19 @@ ROOMS = {
     "lowering": 510,
     "measure": 5550,
     "models": 3470,
-    "modules": 1185,
+    "modules": 1230,
     "onboard": 490,
-    "records": 3670,
+    "records": 3690,
     "report": 1470,
-    "search": 4750,
+    "search": 4790,
     "space": 3520,
     "training": 4060,
-    "workloads": 5670,
+    "workloads": 6700,
 }
-LINES = {"src": 52_400, "benchmarks": 9_500, "tests": 33_700}
+LINES = {"src": 53_950, "benchmarks": 9_500, "tests": 34_800}
 
 # Bytes; docs without docs/log.
-BYTES = {"benchmarks/results": 4_900_000, "docs": 160_000, "tracked files": 49_200_000}
+BYTES = {"benchmarks/results": 5_300_000, "docs": 168_000, "tracked files": 49_700_000}
 
 
 def tracked(root: Path) -> list[str]:
