@@ -8,16 +8,16 @@ import importlib
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorese.collect.fleet.node import NodeSettings, run_of
 from tensorese.collect.fleet.ray_cluster import RayConfig, check_reachable, ray_fleet
 from tensorese.errors import TargetError
 from tensorese.measure.base import Measurer
 from tensorese.measure.candidates import from_module
-from tensorese.measure.config import FarmConfig
 from tensorese.measure.cores import alone_on
 from tensorese.measure.crew import start_early
 from tensorese.measure.farm import Farm
@@ -31,6 +31,7 @@ from tensorese.records.nouns import Platform, Workload
 from tensorese.records.run_entries import EitherWay
 from tensorese.records.run_folder import HEAD, INPUTS, MODEL, RunFolder, claim_run, recorded_ways
 from tensorese.records.task import Task
+from tensorese.records.user_store import UserStore
 from tensorese.search.contracts import Proposer, Ranker
 from tensorese.search.loop.budget import PLAY_OFF, expected_trials
 from tensorese.search.loop.config import TuneConfig, TuneError
@@ -44,6 +45,9 @@ from tensorese.search.rankers.by_name import ranker_named
 from tensorese.search.rankers.guided import read_lowered
 from tensorese.targets import Target, usable_cores
 from tensorese.tvm_env import import_tvm
+
+if TYPE_CHECKING:
+    from tensorese.workloads.choice import Choice
 
 _DECIDING = 0.1  # of a run, at most, for the other way to compute convolutions
 
@@ -160,75 +164,34 @@ def tune(
             peak = known_peak()
         if isinstance(fleet, FleetConfig):
             cache = "hot"  # copies of weights are not turned there
-        farm_config = IN_NETWORK if on_cpu and cache == "rotated" else TUNING
         records = stack.enter_context(open_records([Path(one) for one in warm], where.name))
         measuring = stack.enter_context(ExitStack())
-        farm: Farm | None = None
-        if not isinstance(fleet, RayConfig):  # it comes up while the model is read
-            farm = (
-                TuningFarm(parsed, farm_config, platform=where)
-                if fleet is None
-                else TuningRpc(parsed, fleet, farm_config, platform=where)
-            )
-            measuring.enter_context(farm)
-        # Beside a cluster's nodes there are workers only for a model that reads lowered programs.
-        workers = functools.cache(lambda: farm or measuring.enter_context(lowering_farm(parsed)))
+        site = _Site(parsed, where, cache, fleet, measuring)  # it comes up while the model is read
         store = user_store(parsed, where, cache=_timed(on_cpu, cache)) if reuse else None
-        lowered = read_lowered(RowSource(parsed, workers))
+        lowered = read_lowered(RowSource(parsed, lambda: site.workers))
         chosen, remark = (
             ranker_named(ranker, where, features=lowered)
             if isinstance(ranker, str)
             else (ranker, "")
         )
-        from tensorese.workloads import load_variants, source_of_all, tasks_of_all
-        from tensorese.workloads.choice import Choice
-        from tensorese.workloads.either_way import choice_of, said, tasks_either_way
+        from tensorese.workloads import load_variants, source_of_all
+        from tensorese.workloads.either_way import said
 
         reading = time.monotonic()
         source, arrays = _source(model, inputs)
         networks = load_variants(source, shapes=shapes, dims=dims, values=values)
         network, arrays = networks[0], _checked(networks, arrays)
         where_to = Path(out) if out is not None else default_out(network.name)
-        known: Sequence[EitherWay] | None = recorded_ways(where_to)
-        if known is None and (fleet is not None or tasks or not on_cpu):
-            known = ()  # on a device elsewhere, or for a part of the network, nothing is decided
-        switches = {"winograd": winograd, "attention": attention}
-        known = None if known is None else [one for one in known if switches[one.setting]]
-        choice = choice_of(known or ())
-
-        def extract(how: Choice) -> list[Task]:
-            return tasks_of_all(
-                networks,
-                parsed.to_json(),
-                prepack=prepack,
-                winograd=winograd and how,
-                attention=attention and how,
-                fixed=True,
-            )
-
-        now = extract(choice)
-        preparing = time.monotonic() - reading
-        extracted, ways = tasks_either_way(
-            now,
-            choice,
-            extract,
-            known=known,
-            trials=_DECIDING * expected_trials(config),
-            timed=lambda kernels: _latencies(workers(), kernels),
-        )
+        work = _work(networks, config, site, recorded_ways(where_to))
+        preparing = work.prepared - reading
         for note in filter(None, (remark, *network.notes)):
             announcer.on_note(note)
         stack.enter_context(claim_run(where_to))
-
-        def on_nodes(store: Path) -> Measurer:
-            nodes = _on_nodes(fleet, parsed, where, farm_config, store, announcer.on_note)
-            return measuring.enter_context(nodes)
-
         run = tune_tasks(
-            extracted,
+            work.tasks,
             target=parsed,
             platform=where,
-            measurer=farm or on_nodes,
+            measurer=site.measurer(announcer.on_note),
             ranker=chosen,
             proposer=proposer,
             out=where_to,
@@ -243,49 +206,135 @@ def tune(
             peak_gflops=peak,
             store=store,
             device="" if fleet is None else str(fleet),
-            ways=ways,
+            ways=work.ways,
         )
         measuring.close()
-        if sentence := said(choice, run.ways):
+        if sentence := said(work.choice, run.ways):
             announcer.on_note(sentence)
         _keep(source, arrays, run.path)
         if not compile:
             return run
-        limit = config.limit_secs
-        until = None if limit is None else begun + limit - run.earlier
-        spent = time.monotonic() - begun + run.earlier
-        deciding = PLAY_OFF * (spent if limit is None else limit)
-        certificate = build(
-            run.path, announcer.on_note, until, networks=networks, deciding=deciding
+        return _built(run, begun, config, networks, work.tasks, store, announcer.on_note)
+
+
+class _Site:
+    """Where programs are measured: here, on a tracker's devices, or on a cluster's nodes."""
+
+    def __init__(
+        self,
+        target: Target,
+        platform: Platform,
+        cache: str,
+        fleet: FleetConfig | RayConfig | None,
+        stack: ExitStack,
+    ) -> None:
+        self.target, self.platform, self.fleet = target, platform, fleet
+        self.farm_config = IN_NETWORK if target.is_cpu and cache == "rotated" else TUNING
+        self._stack = stack
+        self._farm: Farm | None = None
+        if fleet is None:
+            self._farm = TuningFarm(target, self.farm_config, platform=platform)
+        elif isinstance(fleet, FleetConfig):
+            self._farm = TuningRpc(target, fleet, self.farm_config, platform=platform)
+        if self._farm:
+            stack.enter_context(self._farm)
+
+    @functools.cached_property
+    def workers(self) -> Farm:
+        """Beside a cluster's nodes there are some only for a model that reads lowered programs."""
+        return self._farm or self._stack.enter_context(lowering_farm(self.target))
+
+    def measurer(self, say: Callable[[str], None]) -> Measurer | Callable[[Path], Measurer]:
+        """Nodes are told where the run keeps its records."""
+        return self._farm or functools.partial(self._nodes, say)
+
+    def _nodes(self, say: Callable[[str], None], store: Path) -> Measurer:
+        assert isinstance(self.fleet, RayConfig)
+        settings = NodeSettings(
+            target=self.target,
+            platform=self.platform.name,
+            run=run_of(store, self.platform.name),
+            farm=self.farm_config,
+            tunes=True,
         )
-        best = RunFolder.read(run.path).best()
-        there = {t.workload.id: t.workload for t in extracted if t.workload.id in best}
-        programs = {id_: best[id_].program(workload) for id_, workload in there.items()}
-        wrong = certificate["verification"]["replaced"]
-        forget(store, extracted, {id_: programs[id_].id for id_ in wrong})
-        decided = certificate.get("play_off", {}).get("decided", {})
-        prefer(store, [(programs[id_], best[id_].latency) for id_ in decided])
-        return dataclasses.replace(run, certificate=certificate)
+        # It is the search that plans.
+        return self._stack.enter_context(ray_fleet(self.fleet, settings, planners=1, say=say))
+
+    def latencies(self, kernels: Sequence[tuple[Workload, Any]]) -> list[float]:
+        """Of kernels as they stand; NaN for one that does not run. No trials: no store has them."""
+        candidates = [from_module(module, workload) for workload, module in kernels]
+        return [measurement.latency for measurement in self.workers.measure(candidates)]
 
 
-def _on_nodes(
-    cluster: object,
-    target: Target,
-    platform: Platform,
-    farm: FarmConfig,
-    store: Path,
+@dataclass(frozen=True, kw_only=True)
+class _Work:
+    """What there is to tune, and to decide on."""
+
+    tasks: list[Task]
+    choice: Choice
+    ways: list[EitherWay]
+    prepared: float
+    """When the network had been prepared as it is estimated, on `time.monotonic`'s clock."""
+
+
+def _work(
+    networks: Sequence[Any], config: TuneConfig, site: _Site, known: Sequence[EitherWay] | None
+) -> _Work:
+    """`known` are the ways that a run to be resumed had to decide on."""
+    from tensorese.workloads import tasks_of_all
+    from tensorese.workloads.either_way import choice_of, tasks_either_way
+
+    if known is None and (site.fleet is not None or config.tasks or not site.target.is_cpu):
+        known = ()  # on a device elsewhere, or for a part of the network, nothing is decided
+    switches = {"winograd": config.winograd, "attention": config.attention}
+    known = None if known is None else [one for one in known if switches[one.setting]]
+    choice = choice_of(known or ())
+
+    def extract(how: Choice) -> list[Task]:
+        return tasks_of_all(
+            networks,
+            site.target.to_json(),
+            prepack=config.prepack,
+            winograd=config.winograd and how,
+            attention=config.attention and how,
+            fixed=True,
+        )
+
+    now, prepared = extract(choice), time.monotonic()
+    tasks, ways = tasks_either_way(
+        now,
+        choice,
+        extract,
+        known=known,
+        trials=_DECIDING * expected_trials(config),
+        timed=site.latencies,
+    )
+    return _Work(tasks=tasks, choice=choice, ways=ways, prepared=prepared)
+
+
+def _built(
+    run: RunOutcome,
+    begun: float,
+    config: TuneConfig,
+    networks: Sequence[Any],
+    tasks: Sequence[Task],
+    store: UserStore | None,
     say: Callable[[str], None],
-) -> AbstractContextManager[Measurer]:
-    assert isinstance(cluster, RayConfig)
-    name = run_of(store, platform.name)
-    settings = NodeSettings(target=target, platform=platform.name, run=name, farm=farm, tunes=True)
-    return ray_fleet(cluster, settings, planners=1, say=say)  # it is the search that plans
-
-
-def _latencies(farm: Farm, kernels: Sequence[tuple[Workload, Any]]) -> list[float]:
-    """Of kernels as they stand; NaN for one that does not run. No trials: no store has them."""
-    candidates = [from_module(module, workload) for workload, module in kernels]
-    return [measurement.latency for measurement in farm.measure(candidates)]
+) -> RunOutcome:
+    """With its library; the user's store learns which programs were wrong or better in place."""
+    limit = config.limit_secs
+    until = None if limit is None else begun + limit - run.earlier
+    spent = time.monotonic() - begun + run.earlier
+    deciding = PLAY_OFF * (spent if limit is None else limit)
+    certificate = build(run.path, say, until, networks=networks, deciding=deciding)
+    best = RunFolder.read(run.path).best()
+    there = {t.workload.id: t.workload for t in tasks if t.workload.id in best}
+    programs = {id_: best[id_].program(workload) for id_, workload in there.items()}
+    wrong = certificate["verification"]["replaced"]
+    forget(store, tasks, {id_: programs[id_].id for id_ in wrong})
+    decided = certificate.get("play_off", {}).get("decided", {})
+    prefer(store, [(programs[id_], best[id_].latency) for id_ in decided])
+    return dataclasses.replace(run, certificate=certificate)
 
 
 def _tune_instantly(
