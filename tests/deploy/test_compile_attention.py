@@ -26,7 +26,7 @@ QUICK = Timing(rounds=1, secs=0.02)
 @pytest.fixture(scope="module", autouse=True)
 def alone() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiling, "available", lambda: [])
+        patch.setattr(compiling, "quick", lambda: [])
         yield
 
 
@@ -60,7 +60,7 @@ def test_what_was_measured_decides_and_the_library_is_verified(
         timed.append(len(kernels))
         return [secs] * len(kernels)
 
-    monkeypatch.setattr(api, "_latencies", latencies)
+    monkeypatch.setattr(api._Site, "latencies", latencies)
     monkeypatch.setattr(api, "_DECIDING", 1.0)
     monkeypatch.setattr(either_way, "_NOISE", 0.0)
     monkeypatch.setattr(attention, "fused", lambda key: estimate)

@@ -30,7 +30,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No rivals and one round, whose winners are made up: noise would be tested else."""
-    monkeypatch.setattr(compiling, "available", lambda: [])
+    monkeypatch.setattr(compiling, "quick", lambda: [])
     monkeypatch.setattr(playing, "ROUNDS", 1)
     monkeypatch.setattr(playing, "_FEWEST_ROUNDS", 1)
     monkeypatch.setattr(playing, "decide", lambda winners, others: dict.fromkeys(others[0], 0))

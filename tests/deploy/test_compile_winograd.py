@@ -30,7 +30,7 @@ def transformed() -> Iterator[None]:
     """Every convolution is transformed, however small; nobody races unless a test asks for it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(winograd, "best_tile", lambda shape, channels: 4)
-        patch.setattr(compiling, "available", lambda: [])
+        patch.setattr(compiling, "quick", lambda: [])
         yield
 
 
@@ -68,7 +68,7 @@ def direct(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_is_verified_against_the_direct_network_and_called(
     model: Path, direct: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiling, "available", lambda: ["torch"])
+    monkeypatch.setattr(compiling, "quick", lambda: ["torch"])
     run = make_run(tmp_path / "run", model, winograd=True)
     certificate = compile_run(run, timing=QUICK)
     assert certificate["winograd"]
@@ -95,7 +95,7 @@ def test_what_was_measured_decides_and_the_library_is_verified(
         timed.append(len(kernels))
         return [secs] * len(kernels)
 
-    monkeypatch.setattr(api, "_latencies", latencies)
+    monkeypatch.setattr(api._Site, "latencies", latencies)
     monkeypatch.setattr(api, "_DECIDING", 0.5)
     monkeypatch.setattr(either_way, "_NOISE", 0.05 if m == 0 else 1.0)  # else chance decides
     options: dict[str, Any] = {"trials": 24, "ranker": "none", "compile": False}

@@ -45,7 +45,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_rivals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling, "available", lambda: [])
+    monkeypatch.setattr(compiling, "quick", lambda: [])
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def run(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run") / "run"
     make_run(folder, Path(f"{model}@x={{2,4}}x{WIDTH}"), prepack=False)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(compiling, "available", lambda: [])
+        patched.setattr(compiling, "quick", lambda: [])
         compile_run(folder, timing=QUICK)
     return folder
 
