@@ -1,7 +1,7 @@
 """Every kind of model on every platform of `data/`: trained, judged on the same test rows.
 
     python benchmarks/compare_models.py [--data STORE ...] [--platform NAME ...]
-        [--system NAME ...] [--folders DIR] [--jobs N] [--seeds 3] [--device cpu]
+        [--system NAME ...] [--folders DIR] [--jobs N] [--seeds 3] [--device cpu] [--again]
 
 Programs of a store are lowered first, once. Then systems are trained, `--jobs` at a time, each in a
 process of its own, on a platform's training rows, into DIR (a killed training goes on there), and
@@ -9,6 +9,7 @@ judged on the platform's test rows. Rows go into `benchmarks/results/compare/MAC
 one, and what is there is not made again: the same command goes on. Networks have three seeds. The
 table that is printed at the end, and written beside the rows, gives means over seeds, intervals
 over tasks, and paired differences from XGBoost on lowered features; rows that lack are listed.
+`--again` judges anew what was trained: costs taken beside other jobs are too high.
 `--set KEY=VALUE` changes every training (a quick look: `--set epochs=5`); with other settings name
 another `--name` for the file.
 """
@@ -139,7 +140,7 @@ def slim(row: ComparedRow) -> ComparedRow:
 
 def run(args: argparse.Namespace, file: RowFile) -> list[str]:
     """Trains and judges what the file lacks; returns what could not be."""
-    made = {(row.platform, row.system) for row in file.rows}
+    made = set() if args.again else {(row.platform, row.system) for row in file.rows}
     jobs = [job for job in jobs_of(args) if (job.platform, job.name) not in made]
     for path in dict.fromkeys(job.store for job in jobs):
         lower(path)
@@ -232,6 +233,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--name", default=machine_name(), help="Of the file of rows.")
+    parser.add_argument("--again", action="store_true", help="Judge models that are there anew.")
     args = parser.parse_args()
     path = result_file("compare", machine=args.name)
     file = RowFile(path, provenance())

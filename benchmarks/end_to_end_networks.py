@@ -130,4 +130,7 @@ def with_random_weights(network: str, path: Path) -> None:
     unread = [one for one in model.graph.initializer if one.name not in read]
     for one in unread:
         model.graph.initializer.remove(one)
+    names = {one.name for one in unread}
+    for one in [one for one in model.graph.input if one.name in names]:
+        model.graph.input.remove(one)
     onnx.save(model, str(path))

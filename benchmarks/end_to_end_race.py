@@ -88,7 +88,7 @@ class Race:
         peak = peak_gflops(seconds=0.1)
         os.sched_setaffinity(0, before)
         latency = self.arena.time(ROUNDS, SECS)
-        profile = self.arena.contenders["tuned"].ask({"op": "profile", "runs": 10})["kernels"]
+        profile = self.arena.inside("tuned", 10)["kernels"]
         kernels = kernel_rows(profile, self._applied(), self.run)
         rows = [{**self._key(name, turn), **timed} for name, timed in latency.items()]
         ours = next(row for row in rows if row["system"] == "tuned")

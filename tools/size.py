@@ -26,7 +26,7 @@ ROOMS = {
     "lowering": 510,
     "measure": 5550,
     "models": 3470,
-    "modules": 1230,
+    "modules": 1270,
     "onboard": 490,
     "records": 3690,
     "report": 1470,
@@ -35,7 +35,7 @@ ROOMS = {
     "training": 4060,
     "workloads": 6700,
 }
-LINES = {"src": 53_950, "benchmarks": 9_500, "tests": 34_800}
+LINES = {"src": 53_950, "benchmarks": 9_520, "tests": 34_800}
 
 # Bytes; docs without docs/log.
 BYTES = {"benchmarks/results": 5_300_000, "docs": 168_000, "tracked files": 49_700_000}

@@ -102,6 +102,22 @@ def test_openvino_and_torchs_compiler_agree_with_torch(tmp_path: Path) -> None:
             assert arena.first[kind] < 1.0  # compiled before it is first timed
 
 
+def test_openvino_takes_a_network_with_an_input_that_nothing_reads(tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    onnx = pytest.importorskip("onnx")
+    path = onnx_file(tmp_path / "net.onnx")
+    model = onnx.load(str(path))
+    unread = onnx.helper.make_tensor_value_info("unread", onnx.TensorProto.FLOAT, [2])
+    model.graph.input.insert(0, unread)
+    onnx.save(model, str(path))
+    arrays = [np.zeros(2, np.float32), *example()]
+    got, want = (
+        System({"kind": kind, "model": str(path), "threads": 1}, arrays).outputs()[0]
+        for kind in ("openvino", "onnxruntime")
+    )
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
+
+
 def test_a_rival_that_is_not_installed_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

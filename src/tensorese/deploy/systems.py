@@ -103,14 +103,18 @@ class System:
         openvino: Any = _installed("openvino")
         core = openvino.Core()
         options = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": spec["threads"]}
-        network = core.read_model(onnx_bytes(str(spec["model"]), arrays))
-        shapes = {at: list(array.shape) for at, array in enumerate(arrays)}
-        network.reshape(shapes)
+        stored = onnx_bytes(str(spec["model"]), arrays)
+        network = core.read_model(stored)
+        places = list(range(len(arrays)))
+        if len(network.inputs) != len(arrays):  # it leaves out those that nothing reads
+            names = _input_names(stored)
+            places = [names.index(one.get_any_name()) for one in network.inputs]
+        network.reshape({at: list(arrays[place].shape) for at, place in enumerate(places)})
         model = core.compile_model(network, "CPU", {**options, "PERFORMANCE_HINT": "LATENCY"})
         request = model.create_infer_request()
 
         def bind(arrays: Sequence[Array]) -> Call:
-            fed = dict(enumerate(arrays))
+            fed = {at: arrays[place] for at, place in enumerate(places)}
             return lambda: [result.copy() for result in request.infer(fed).values()]
 
         return bind
@@ -257,6 +261,15 @@ def onnx_bytes(model: str, arrays: Sequence[Array]) -> bytes:
             _positional(torch, module), tuple(_tensors(torch, arrays)), stream, dynamo=False
         )
     return bytes(stream.getvalue())
+
+
+def _input_names(stored: bytes) -> list[str]:
+    """In the order that a network's inputs have here."""
+    import onnx
+
+    graph = onnx.load_model_from_string(stored).graph
+    constant = {one.name for one in graph.initializer}
+    return [one.name for one in graph.input if one.name not in constant]
 
 
 def _positional(torch: Any, module: Any) -> Any:
