@@ -87,6 +87,7 @@ def test_onnxruntime_runs_an_exported_torch_program(tmp_path: Path) -> None:
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_openvino_and_torchs_compiler_agree_with_torch(tmp_path: Path) -> None:
     path = str(small_network(tmp_path / "net.pt2"))
     inputs = [np.random.default_rng(2).standard_normal((1, 3, 16, 16), np.float32)]
